@@ -1,0 +1,34 @@
+"""What several rooms of the tests share: one real S3 server, stopped whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from landfall import local_s3
+from landfall.local_s3 import LocalS3
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalS3]:
+    directory: Path = tmp_path_factory.mktemp("s3-server")
+    server = local_s3.start(directory)
+    yield server
+    local_s3.stop(directory)
+
+
+@pytest.fixture(scope="session")
+def s3(s3_server: LocalS3) -> Any:
+    """A boto3 client of the server."""
+    import boto3
+
+    return boto3.client(
+        "s3",
+        endpoint_url=s3_server.endpoint,
+        aws_access_key_id=s3_server.access_key,
+        aws_secret_access_key=s3_server.secret_key,
+        region_name="us-east-1",
+    )
