@@ -1,0 +1,122 @@
+"""The ledger's tables, made and migrated by numbered steps. A step never destroys anything.
+
+Each step may run on a ledger that has it already, or in part: MotherDuck's scheduled-ingest Flight
+makes `ingest_runs` with six columns, and that table is taken over as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from landfall.errors import ConfigError, WarehouseError
+from landfall.sql import Destination, identifier, table_kind
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from landfall.warehouse.base import Warehouse
+
+PARTITIONS = "ingest_partitions"
+FILES = "ingest_files"
+MIGRATIONS = "landfall_migrations"
+
+Step = Callable[[Destination, str], list[str]]
+
+
+def _runs(destination: Destination, ledger: str) -> list[str]:
+    table = destination.beside(ledger, what="ledger")
+    flight = (
+        "run_at TIMESTAMPTZ, source_glob VARCHAR, destination_table VARCHAR, "
+        "partition_column VARCHAR, load_partition VARCHAR, row_count BIGINT"
+    )
+    added = (
+        *(f"{name} VARCHAR" for name in ("run_id", "dataset", "dag_id", "dag_run_id")),
+        "try_number INTEGER",
+        *(f"{name} VARCHAR" for name in ("attempt", "mode", "status")),
+        *(f"rows_{what} BIGINT" for what in ("read", "filtered", "deduplicated", "rejected")),
+        *(f"{name} BIGINT" for name in ("rows_deleted", "files", "bytes")),
+        *(f"{name} VARCHAR" for name in ("source_fingerprint", "schema_hash")),
+        *(f"{name} TIMESTAMPTZ" for name in ("started_at", "finished_at")),
+        "error VARCHAR",
+    )
+    return [
+        f"CREATE TABLE IF NOT EXISTS {table} ({flight})",
+        *(f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column}" for column in added),
+    ]
+
+
+def _partitions(destination: Destination, _: str) -> list[str]:
+    columns = (
+        "destination_table VARCHAR, partition VARCHAR, dataset VARCHAR, staged_at TIMESTAMPTZ, "
+        "run_id VARCHAR, attempt VARCHAR, attempt_uri VARCHAR, rows BIGINT, files BIGINT, "
+        "bytes BIGINT, source_fingerprint VARCHAR, schema_hash VARCHAR, config_hash VARCHAR, "
+        "loaded_at TIMESTAMPTZ, PRIMARY KEY (destination_table, partition)"
+    )
+    return [f"CREATE TABLE IF NOT EXISTS {destination.beside(PARTITIONS)} ({columns})"]
+
+
+def _files(destination: Destination, _: str) -> list[str]:
+    columns = (
+        "destination_table VARCHAR, partition VARCHAR, run_id VARCHAR, key VARCHAR, size BIGINT, "
+        "etag VARCHAR, rows BIGINT, loaded_at TIMESTAMPTZ"
+    )
+    return [f"CREATE TABLE IF NOT EXISTS {destination.beside(FILES)} ({columns})"]
+
+
+STEPS: tuple[Step, ...] = (_runs, _partitions, _files)
+
+
+def ensure(
+    warehouse: Warehouse, con: DuckDBPyConnection, destination: Destination, ledger: str
+) -> None:
+    """The ledger's tables exist and are as this Landfall needs them afterwards."""
+    _refuse_name(destination, ledger)
+    done = _steps_done(con, destination, ledger)
+    if done > len(STEPS):
+        raise WarehouseError(
+            f"the ledger was made by a newer Landfall (step {done}; this one knows {len(STEPS)}).",
+            where=destination.text,
+            fix="install the newer Landfall here too.",
+        )
+    if done == len(STEPS):
+        return
+    migrations = destination.beside(MIGRATIONS)
+    con.execute(
+        f"CREATE TABLE IF NOT EXISTS {migrations} "
+        "(ledger VARCHAR, step INTEGER, applied_at TIMESTAMPTZ, PRIMARY KEY (ledger, step))"
+    )
+    for number, step in enumerate(STEPS[done:], start=done + 1):
+        with warehouse.transaction(con):
+            for statement in step(destination, ledger):
+                con.execute(statement)
+            con.execute(
+                f"INSERT INTO {migrations} VALUES (?, ?, now()) ON CONFLICT DO NOTHING",  # noqa: S608
+                [ledger.lower(), number],
+            )
+
+
+def exists(con: DuckDBPyConnection, destination: Destination, table: str) -> bool:
+    return con.execute(*table_kind(destination, table)).fetchone() is not None
+
+
+def _steps_done(con: DuckDBPyConnection, destination: Destination, ledger: str) -> int:
+    if not exists(con, destination, MIGRATIONS) or not exists(con, destination, ledger):
+        return 0
+    row = con.execute(
+        f"SELECT max(step) FROM {destination.beside(MIGRATIONS)} WHERE ledger = ?",  # noqa: S608
+        [ledger.lower()],
+    ).fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def _refuse_name(destination: Destination, ledger: str) -> None:
+    identifier(ledger, what="ledger")
+    names = [destination.table.lower(), ledger.lower(), PARTITIONS, FILES, MIGRATIONS]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(
+            f"the name {twice!r} is taken by one of the ledger's tables.",
+            where=destination.text,
+            fix="give load.destination and load.ledger names of their own.",
+        )

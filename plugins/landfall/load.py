@@ -1,0 +1,241 @@
+"""Replaces one partition of the table by what a manifest names, ledger row included, or nothing."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from landfall import ledger, schema
+from landfall.dataset import OnSchemaChange
+from landfall.errors import ContractError, ManifestError, TransientError
+from landfall.ledger import LedgerRow, RunStatus
+from landfall.manifest import MANIFEST_NAME, Manifest
+from landfall.replace import fit_table, replace_partition
+from landfall.run_rows import RunInfo, ended_row, manifest_row, partition_state
+from landfall.sql import Destination
+from landfall.stage_files import Stage, read_stage
+from landfall.warehouse.base import Locked, Warehouse
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from landfall.s3_access import S3Access
+
+__all__ = ["LoadRequest", "LoadResult", "RunInfo", "ended_row", "load", "record_end"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    manifest: Manifest
+    manifest_uri: str
+    destination: Destination
+    ledger: str
+    on_schema_change: OnSchemaChange
+    allow_empty: bool
+    run: RunInfo
+
+    @property
+    def attempt_uri(self) -> str:
+        return self.manifest_uri.removesuffix(f"/{MANIFEST_NAME}")
+
+    @property
+    def where(self) -> str:
+        return f"{self.destination.text}, partition {self.manifest.partition.label}"
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    run_id: str
+    status: RunStatus
+    partition: str
+    row_count: int
+    rows_deleted: int
+    files: int
+    bytes: int
+    columns_added: tuple[str, ...]
+    superseded_attempts: tuple[str, ...]
+    """Prefixes of the stage that nothing refers to any more: the caller deletes them."""
+    finished_at: datetime
+
+
+def load(
+    warehouse: Warehouse,
+    request: LoadRequest,
+    stage_access: S3Access | None = None,
+    *,
+    retries: int = 5,
+    sleep: Callable[[float], None] = time.sleep,
+) -> LoadResult:
+    """Loads the partition once, or leaves everything but the ledger as it was.
+
+    Conflicts and lost connections are retried on a fresh connection. Any error comes out as a
+    LandfallError, after its `failed` row was written to the ledger.
+    """
+    attempt = _Load(warehouse, request, stage_access, str(uuid4()))
+    try:
+        _refuse(request)
+        return _retried(attempt, retries, sleep)
+    except Exception as error:
+        failure = warehouse.classify(error)
+        if attempt.committed():
+            assert attempt.pending is not None
+            return attempt.pending
+        if isinstance(failure, Locked):
+            log.error("the ledger has no row for this failure, since the database is locked")
+        else:
+            row = attempt.row(RunStatus.FAILED, str(failure))
+            failure.recorded = record_end(warehouse, request.destination, request.ledger, row)
+        if failure is error:
+            raise
+        raise failure from error
+
+
+def record_end(warehouse: Warehouse, destination: Destination, name: str, row: LedgerRow) -> bool:
+    """Writes how a run ended, in a transaction of its own. Says whether it could; never raises."""
+    try:
+        with warehouse.connect(destination.database) as con:
+            warehouse.ensure_destination(con, destination)
+            ledger.ensure(warehouse, con, destination, name)
+            with warehouse.transaction(con):
+                ledger.record(con, destination, name, row)
+        return True
+    except Exception as error:
+        log.error("the ledger row (%s) was not written: %s", row.status, warehouse.classify(error))
+        return False
+
+
+def _retried(attempt: _Load, retries: int, sleep: Callable[[float], None]) -> LoadResult:
+    for number in range(1, retries + 2):
+        try:
+            return attempt.once()
+        except Exception as error:
+            failure = attempt.warehouse.classify(error)
+            again = isinstance(failure, TransientError) and not isinstance(failure, Locked)
+            if not again or number > retries:
+                raise
+            # Jitter, so that two writers that met once do not meet again.
+            pause = min(30.0, 0.2 * 2**number) * random.uniform(0.5, 1.0)  # noqa: S311
+            log.warning("try %d of %d: %s; again in %.1f s", number, retries + 1, failure, pause)
+            sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def _refuse(request: LoadRequest) -> None:
+    """What can be refused before the warehouse is asked."""
+    manifest = request.manifest.check()
+    schema.refuse_ambiguous((column.name for column in manifest.columns), where=request.where)
+    for file in manifest.staged:
+        if any(character in file.uri for character in "*?["):
+            raise ManifestError(
+                f"the staged file {file.uri!r} reads as a pattern.",
+                where=request.manifest_uri,
+                fix="stage under a prefix without *, ? and [.",
+            )
+    if manifest.rows_staged == 0 and not request.allow_empty:
+        raise ContractError(
+            f"no row is left of the {manifest.rows_read} that were read.",
+            where=request.where,
+            fix="correct transform.filter, or set contract.allow_empty to true to load the "
+            "partition as empty.",
+        )
+
+
+@dataclass
+class _Load:
+    """One load call: its tries share the run's id and what the last try was about to commit."""
+
+    warehouse: Warehouse
+    request: LoadRequest
+    stage_access: S3Access | None
+    run_id: str
+    pending: LoadResult | None = None
+
+    def once(self) -> LoadResult:
+        to, name = self.request.destination, self.request.ledger
+        with self.warehouse.connect(to.database) as con:
+            self.warehouse.ensure_destination(con, to)
+            ledger.ensure(self.warehouse, con, to, name)
+            if self.pending is not None and ledger.find_run(con, to, name, self.run_id):
+                log.info("the COMMIT whose answer was lost had succeeded")
+                return self.pending
+            self.pending = None
+            stage = read_stage(con, self.request.manifest, self.stage_access, self.request.where)
+            with self.warehouse.transaction(con):
+                self.pending = self._transact(con, stage)
+        return self.pending
+
+    def committed(self) -> bool:
+        """Whether a COMMIT whose answer was lost had succeeded after all."""
+        if self.pending is None:
+            return False
+        to = self.request.destination
+        try:
+            with self.warehouse.connect(to.database) as con:
+                return ledger.find_run(con, to, self.request.ledger, self.run_id) is not None
+        except Exception as error:
+            log.error("whether run %s was committed is not known: %s", self.run_id, error)
+            return False
+
+    def _transact(self, con: DuckDBPyConnection, stage: Stage) -> LoadResult:
+        request, manifest = self.request, self.request.manifest
+        to = request.destination
+        state = partition_state(to, manifest, self.run_id, request.attempt_uri)
+        fence = ledger.fence(con, to, state)
+        if fence.superseded:
+            assert fence.previous is not None
+            note = f"attempt {fence.previous.attempt} of this partition is newer and loaded."
+            return self._end(con, RunStatus.SUPERSEDED, (request.attempt_uri,), note=note)
+        added = fit_table(con, to, stage.columns, request.on_schema_change)
+        deleted = replace_partition(con, to, manifest, stage)
+        ledger.record_files(con, to, state, manifest.sources)
+        previous = fence.previous.attempt_uri if fence.previous else request.attempt_uri
+        old = () if previous == request.attempt_uri else (previous,)
+        return self._end(con, RunStatus.LOADED, old, deleted=deleted, added=added)
+
+    def _end(
+        self,
+        con: DuckDBPyConnection,
+        status: RunStatus,
+        superseded: tuple[str, ...],
+        *,
+        deleted: int = 0,
+        added: tuple[str, ...] = (),
+        note: str | None = None,
+    ) -> LoadResult:
+        row = replace(self.row(status, note), rows_deleted=deleted)
+        ledger.record(con, self.request.destination, self.request.ledger, row)
+        return LoadResult(
+            run_id=self.run_id,
+            status=status,
+            partition=self.request.manifest.partition.label,
+            row_count=row.row_count or 0,
+            rows_deleted=deleted,
+            files=row.files or 0,
+            bytes=row.bytes or 0,
+            columns_added=added,
+            superseded_attempts=superseded,
+            finished_at=row.run_at,
+        )
+
+    def row(self, status: RunStatus, error: str | None) -> LedgerRow:
+        request = self.request
+        secrets = self.stage_access.secrets if self.stage_access else ()
+        ended = ended_row(
+            request.destination,
+            request.manifest.dataset,
+            request.manifest.partition,
+            request.run,
+            status,
+            error=error,
+            run_id=self.run_id,
+            secrets=(*secrets, *self.warehouse.secrets),
+        )
+        return manifest_row(ended, request.manifest)

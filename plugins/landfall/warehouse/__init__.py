@@ -1,0 +1,3 @@
+"""Where the table lives: connect, attach, transact. Knows nothing of Airflow."""
+
+from __future__ import annotations
