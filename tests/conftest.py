@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 from landfall import local_s3
 from landfall.local_s3 import LocalS3
 
+PUBLIC = "us-prd-motherduck-open-datasets"
+"""Stands in for the bucket of the same name: anybody may read it."""
+
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalS3]:
     directory: Path = tmp_path_factory.mktemp("s3-server")
-    server = local_s3.start(directory)
+    server = local_s3.start(directory, buckets=("landing", "stage", "locked", PUBLIC))
     yield server
     local_s3.stop(directory)
 
@@ -32,3 +36,16 @@ def s3(s3_server: LocalS3) -> Any:
         aws_secret_access_key=s3_server.secret_key,
         region_name="us-east-1",
     )
+
+
+@pytest.fixture(scope="session")
+def public_bucket(s3: Any) -> str:
+    statement = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": ["s3:GetObject", "s3:ListBucket"],
+        "Resource": [f"arn:aws:s3:::{PUBLIC}", f"arn:aws:s3:::{PUBLIC}/*"],
+    }
+    policy = {"Version": "2012-10-17", "Statement": [statement]}
+    s3.put_bucket_policy(Bucket=PUBLIC, Policy=json.dumps(policy))
+    return PUBLIC
