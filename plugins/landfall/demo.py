@@ -237,8 +237,8 @@ def _show(
         drawn.add_row(task.task, Text(task.state, style=colour), seconds)
     console.print(drawn)
     columns = ["region", "rows", "stores", "sales"]
-    title = f"\n{dataset.load.destination}, date = {LOADED}"
-    drawn = screens.table(title, columns, columns[1:])
+    console.print(Text(f"\n{dataset.load.destination}, date = {LOADED}", style="bold"))
+    drawn = screens.table(None, columns, columns[1:])
     for region, rows, stores, sales in outcome.regions:
         drawn.add_row(region, f"{rows:,}", str(stores), f"{sales:,.2f}")
     drawn.add_row(
