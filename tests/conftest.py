@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,11 @@ import pytest
 
 from landfall import local_s3
 from landfall.local_s3 import LocalS3
+
+def pytest_configure() -> None:
+    """A test run that is told to end stops what it started, as after Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
 
 PUBLIC = "us-prd-motherduck-open-datasets"
 """Stands in for the bucket of the same name: anybody may read it."""
