@@ -13,6 +13,7 @@ import pytest
 from landfall import local_s3
 from landfall.local_s3 import LocalS3
 
+
 def pytest_configure() -> None:
     """A test run that is told to end stops what it started, as after Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
