@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,10 @@ from landfall.local_s3 import LocalS3
 
 
 def pytest_configure() -> None:
-    """A test run that is told to end stops what it started, as after Ctrl-C."""
+    """A run that is told to end stops what it started, as after Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Commands tested in this process would set it too late, once another test has loaded Airflow.
+    os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "ERROR"
 
 
 PUBLIC = "us-prd-motherduck-open-datasets"

@@ -54,6 +54,7 @@ class Chain:
     def env(self) -> dict[str, str]:
         return {
             **os.environ,
+            "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
             "LANDFALL_HOME": str(self.home),
             "LANDFALL_JARS": str(load_settings().jars_dir),
             "LANDFALL_DATASETS": str(self.datasets),
