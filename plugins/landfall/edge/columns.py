@@ -33,19 +33,18 @@ class Columns:
     def row(self, record: Mapping[str, Any]) -> tuple[Any, ...]:
         if unknown := record.keys() - self.types.keys():
             raise Unfit(f"has {min(unknown)!r}, which is not a column")
-        return tuple([_value(record, *field) for field in self._fields])
-
-
-def _value(record: Mapping[str, Any], name: str, convert: Convert, required: bool) -> Any:
-    value = record.get(name)
-    if value is None:
-        if required:
-            raise Unfit(f"has no {name!r}, which is required")
-        return None
-    try:
-        return convert(value)
-    except ValueError as error:
-        raise Unfit(f"{name!r} {error}") from None
+        values = []
+        for name, convert, required in self._fields:
+            value = record.get(name)
+            if value is not None:
+                try:
+                    value = convert(value)
+                except ValueError as error:
+                    raise Unfit(f"{name!r} {error}") from None
+            elif required:
+                raise Unfit(f"has no {name!r}, which is required")
+            values.append(value)
+        return tuple(values)
 
 
 def _shown(value: Any) -> str:
@@ -219,9 +218,10 @@ def weigh(row: Iterable[Any]) -> int:
     """About how many bytes a row holds."""
     total = 0
     for value in row:
-        if isinstance(value, str | bytes):
+        kind = type(value)
+        if kind is str or kind is bytes:
             total += len(value)
-        elif isinstance(value, list | dict):
+        elif kind is list or kind is dict:
             total += len(str(value))
         else:
             total += 8

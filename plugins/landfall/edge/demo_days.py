@@ -66,12 +66,10 @@ def _write(config: EdgeConfig, store: str, days: Sequence[date]) -> None:
             writer.write(record)
         writer.flush()
     if not writer.close(drain_seconds=_SHIP_SECONDS):
-        raise Unreachable(
-            f"the batches of {store} could not be landed: {_last_error(config, store)}."
-        )
+        raise Unreachable(f"the batches of {store} could not be landed: {_last_error(config)}.")
 
 
-def _last_error(config: EdgeConfig, store: str) -> str:
+def _last_error(config: EdgeConfig) -> str:
     from landfall.edge.status import read_status
 
     assert config.buffer.folder is not None

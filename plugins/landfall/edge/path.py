@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from landfall.edge.unfit import Unfit
@@ -58,7 +58,7 @@ class PathTemplate:
     def _places(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(_PLACE.findall(self.text.rpartition("/")[0])))
 
-    @property
+    @cached_property
     def fields(self) -> tuple[str, ...]:
         """The record's fields that the folders are made of."""
         return tuple(place for place in self._places if place != DATE)
@@ -75,10 +75,8 @@ class PathTemplate:
 
     def folder(self, record: Mapping[str, Any], day: date | None) -> str:
         """The folder of a record; raises `Unfit` when it lacks a field."""
-        values = {name: _escaped(name, record.get(name)) for name in self.fields}
-        if day is not None:
-            values[DATE] = day.isoformat()
-        return _PLACE.sub(lambda place: values[place[1]], self.text.rpartition("/")[0])
+        texts = tuple([_text(name, record.get(name)) for name in self.fields])
+        return _folder(self, texts, day)
 
     def name(self, *, at: datetime, count: int, writer: str) -> str:
         """The file name of a batch. Count and writer alone make it unique."""
@@ -86,11 +84,14 @@ class PathTemplate:
         return _PLACE.sub(lambda place: values[place[1]], self.text.rpartition("/")[2])
 
 
-def _escaped(name: str, value: Any) -> str:
-    text = hive_escape(_text(name, value))
-    if "\0" in text or len(text.encode("utf-8", "replace")) > _LONGEST_FOLDER:
-        raise Unfit(f"{name!r} is too long for a folder's name, or holds a zero character")
-    return text
+@lru_cache(maxsize=1024)
+def _folder(template: PathTemplate, texts: tuple[str, ...], day: date | None) -> str:
+    values = {DATE: day.isoformat() if day else ""}
+    for name, text in zip(template.fields, texts, strict=True):
+        values[name] = hive_escape(text)
+        if "\0" in text or len(values[name].encode("utf-8", "replace")) > _LONGEST_FOLDER:
+            raise Unfit(f"{name!r} is too long for a folder's name, or holds a zero character")
+    return _PLACE.sub(lambda place: values[place[1]], template.text.rpartition("/")[0])
 
 
 def _text(name: str, value: Any) -> str:

@@ -60,6 +60,8 @@ class EdgeWriter:
         self._config = config
         self._clock = clock or Clock()
         self._template = config.template
+        self._by_event = config.by_event
+        self._in_path = config.in_path
         self._lock = threading.RLock()
         self._open: dict[str, OpenBatch] = {}
         self._letters: list[tuple[Taken, str]] = []
@@ -231,7 +233,7 @@ class EdgeWriter:
 
     def _folder(self, record: Mapping[str, Any]) -> str:
         day = None
-        if self._config.by_event:
+        if self._by_event:
             day = utc_day(self._config.event_time, record.get(self._config.event_time))
         elif self._template.uses_date:
             day = self._clock.now().date()
@@ -308,12 +310,12 @@ class EdgeWriter:
     def _seal(self, batch: OpenBatch) -> tuple[str, int, bytes] | None:
         """Folder, records and Parquet; what Arrow refuses goes to the dead letters."""
         assert self._columns is not None
-        body = parquet(batch.rows, self._columns.schema, self._config.in_path)
+        body = parquet(batch.rows, self._columns.schema, self._in_path)
         if body is None:
             self._letters += batch.refuse(self._columns.schema)
             if not batch.rows:
                 return None
-            body = parquet(batch.rows, self._columns.schema, self._config.in_path)
+            body = parquet(batch.rows, self._columns.schema, self._in_path)
             assert body is not None
         return batch.folder, len(batch.rows), body
 
