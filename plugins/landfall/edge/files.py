@@ -41,11 +41,13 @@ def _write_part(path: Path, body: bytes) -> Path:
 def append_durably(path: Path, body: bytes) -> int:
     """Adds to the end of the file, all or nothing; how long the file is then."""
     new = not path.exists()
-    with path.open("ab") as handle:
+    # Unbuffered: what could not be written must not be tried once more when the file is closed.
+    with path.open("ab", buffering=0) as handle:
         before = handle.tell()
         try:
-            handle.write(body)
-            handle.flush()
+            left = memoryview(body)
+            while left:
+                left = left[handle.write(left) :]
             os.fsync(handle.fileno())
         except BaseException:
             os.truncate(path, before)
