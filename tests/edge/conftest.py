@@ -31,10 +31,17 @@ def bucket(s3: Any, keys: None) -> str:
     return name
 
 
-@pytest.fixture
-def proxy(s3_server: LocalS3) -> Iterator[FaultProxy]:
+@pytest.fixture(scope="session")
+def shared_proxy(s3_server: LocalS3) -> Iterator[FaultProxy]:
     with FaultProxy(s3_server.endpoint) as made:
         yield made
+
+
+@pytest.fixture
+def proxy(shared_proxy: FaultProxy) -> FaultProxy:
+    """One for all tests, since making a client for another endpoint is slow."""
+    shared_proxy.reset()
+    return shared_proxy
 
 
 @pytest.fixture

@@ -28,13 +28,8 @@ BUSY = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message
 class FaultProxy:
     """Answers as the server behind it, except for `fault`. Counts what it saw and answered."""
 
-    def __init__(self, endpoint: str, *, slow_seconds: float = 0.2) -> None:
-        self.fault = Fault.NONE
-        self.slow_seconds = slow_seconds
-        self.seen: Counter[Fault] = Counter()
-        self.answers: Counter[int] = Counter()
-        self.puts: list[str] = []
-        self.most_at_once = 0
+    def __init__(self, endpoint: str) -> None:
+        self.reset()
         self._at_once = 0
         self._lock = threading.Lock()
         self._behind = urlsplit(endpoint).netloc
@@ -54,6 +49,15 @@ class FaultProxy:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+
+    def reset(self) -> None:
+        """Works as it should, and has seen nothing."""
+        self.fault = Fault.NONE
+        self.slow_seconds = 0.2
+        self.seen: Counter[Fault] = Counter()
+        self.answers: Counter[int] = Counter()
+        self.puts: list[str] = []
+        self.most_at_once = 0
 
     @property
     def endpoint(self) -> str:
@@ -96,7 +100,9 @@ class FaultProxy:
         if fault is Fault.SLOW:
             time.sleep(self.slow_seconds)
         connection = http.client.HTTPConnection(self._behind, timeout=30)
-        connection.putrequest(request.command, request.path, skip_host=True, skip_accept_encoding=True)
+        connection.putrequest(
+            request.command, request.path, skip_host=True, skip_accept_encoding=True
+        )
         for name, value in request.headers.items():
             if name.lower() not in ("expect", "connection", "transfer-encoding"):
                 connection.putheader(name, value)

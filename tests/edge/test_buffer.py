@@ -142,7 +142,7 @@ def test_an_append_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x" * 60
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     done = threading.Event()
     for _ in range(int(seconds / 0.01)):
         if condition():

@@ -181,8 +181,9 @@ def _client(output: Output) -> Any:
     import boto3
     from botocore.config import Config
 
+    session = boto3.session.Session()
+
     def make(style: str) -> Any:
-        session = boto3.session.Session()
         return session.client(
             "s3",
             endpoint_url=output.endpoint,
