@@ -41,8 +41,14 @@ class FaultProxy:
 
             def log_message(self, *_: Any) -> None: ...
 
-            def do_PUT(self) -> None:  # noqa: N802
+            def do_PUT(self) -> None:
                 proxy._handle(self)
+
+            def handle(self) -> None:
+                try:
+                    super().handle()
+                except ConnectionError:
+                    pass  # the writer was killed
 
             do_GET = do_HEAD = do_PUT  # noqa: N815
 
@@ -90,8 +96,6 @@ class FaultProxy:
                 self._answer(request, 400, {}, EXPIRED)
             else:
                 self._pass_on(request, body, fault)
-        except ConnectionError:
-            request.close_connection = True  # the writer was killed
         finally:
             with self._lock:
                 self._at_once -= 1

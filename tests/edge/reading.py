@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from landfall import retail
+from landfall.edge.writer import EdgeWriter
 
 NOON = datetime(2026, 2, 11, 12, tzinfo=UTC)
 
@@ -27,6 +28,14 @@ def as_json(record: dict[str, Any]) -> str:
         for name, value in record.items()
     }
     return json.dumps(plain, default=str)
+
+
+def crash(writer: EdgeWriter) -> None:
+    """Ends it as a kill would: what is not durable is gone."""
+    writer.wait_until_shipped(60)
+    for shipper in writer._shippers:
+        shipper.stop(60)
+    writer.buffer.close()
 
 
 def ids(records: list[dict[str, Any]]) -> list[str]:

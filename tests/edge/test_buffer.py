@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,12 +143,12 @@ def test_an_append_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x" * 60
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    done = threading.Event()
-    for _ in range(int(seconds / 0.01)):
+def wait_for(condition: Callable[[], object], *, seconds: float = 60, every: float = 0.01) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
         if condition():
             return
-        done.wait(0.01)
+        time.sleep(every)
     raise AssertionError("it did not come true in time")
 
 

@@ -73,7 +73,7 @@ def test_a_value_fits(kind: Any, value: Any, fitted: Any) -> None:
     ],
 )
 def test_a_value_that_does_not_fit_is_named(kind: Any, value: Any) -> None:
-    with pytest.raises(Unfit, match="^'x' "):
+    with pytest.raises(Unfit, match=r"^'x' "):
         Columns({"x": kind}).row({"x": value})
 
 

@@ -18,7 +18,7 @@ from landfall.edge.writer import EdgeWriter, Stopping
 from landfall.errors import ConfigError
 from landfall.partition import HIVE_NULL
 from tests.edge.conftest import QUICK, MakeConfig
-from tests.edge.reading import NOON, dead_letters, files_in, ids, rows_in, sales
+from tests.edge.reading import NOON, crash, dead_letters, files_in, ids, rows_in, sales
 from tests.edge.test_buffer import wait_for
 
 REGION = {"store_region": "NW"}
@@ -229,8 +229,7 @@ def test_a_resumed_source_is_taken_once(make_config: MakeConfig, tmp_path: Path)
     crashed = EdgeWriter(make_config(), ticking=False)
     for position, record in enumerate(records[:19]):
         crashed.write(record, source="till", position=position)
-    crashed.wait_until_shipped(20)
-    crashed.buffer.close()  # as a kill would: without a flush
+    crash(crashed)
     with EdgeWriter(make_config(), ticking=False) as writer:
         assert writer.resume_at("till") == 1
         taken = [

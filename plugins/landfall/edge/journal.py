@@ -72,7 +72,12 @@ class Journal:
         if read_only:
             return
         self._con.execute("PRAGMA journal_mode = WAL")
-        self._con.executescript(_TABLES)
+        self._con.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
+
+    @property
+    def is_made(self) -> bool:
+        """False for an instant, while the first writer makes it."""
+        return bool(self._rows("SELECT 1 FROM sqlite_master WHERE name = 'facts'"))
 
     def close(self) -> None:
         with self._lock:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -165,10 +166,10 @@ def _sell(
     stopping: threading.Event,
 ) -> None:
     """Writes every sale at its time; what an earlier run made durable is left out."""
-    resumed = {store: writer.resume_at(simulation.source) for store, writer in writers.items()}
-    left = (
-        (sale for sale in simulation.sales(store) if sale[1] >= resumed[store]) for store in writers
-    )
+    left = [
+        islice(simulation.sales(store), writer.resume_at(simulation.source), None)
+        for store, writer in writers.items()
+    ]
     ticked = 0.0
     first = True
     for at, position, store, record in heapq.merge(*left, key=lambda sale: sale[0]):

@@ -67,6 +67,8 @@ def read_status(folder: Path, outputs: list[str]) -> EdgeStatus:
     try:
         journal = Journal(path, read_only=True)
         try:
+            if not journal.is_made:
+                return _empty(folder, writer)
             return _read(journal, folder, writer, outputs)
         finally:
             journal.close()
