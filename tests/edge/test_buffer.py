@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -25,6 +26,7 @@ from landfall.edge.writer import EdgeWriter
 from tests.edge.conftest import MakeConfig
 from tests.edge.reading import NOON, dead_letters, ids, rows_in, sales
 
+T = TypeVar("T")
 SEALED = Sealed("region=NW/batch.parquet", 3, b"body", NOON)
 
 
@@ -143,11 +145,12 @@ def test_an_append_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x" * 60
 
 
-def wait_for(condition: Callable[[], object], *, seconds: float = 60, every: float = 0.01) -> None:
+def wait_for(condition: Callable[[], T], *, seconds: float = 60, every: float = 0.01) -> T:
+    """What the condition gives as soon as it holds."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        if condition():
-            return
+        if found := condition():
+            return found
         time.sleep(every)
     raise AssertionError("it did not come true in time")
 

@@ -30,6 +30,7 @@ from tests.edge.reading import (
 from tests.edge.test_buffer import wait_for
 from tests.edge.test_inputs import append
 
+pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "landfall.cli", "edge"]
 WriteConfig = Callable[..., Path]
 
@@ -166,7 +167,6 @@ def test_sigterm_ends_a_writer_of_standard_input(write_config: WriteConfig, tmp_
     process.stderr.close()  # type: ignore[union-attr]
 
 
-@pytest.mark.slow
 def test_files_are_taken_exactly_once_by_writers_that_are_killed(
     write_config: WriteConfig, tmp_path: Path
 ) -> None:
@@ -196,7 +196,6 @@ def _accepted(tmp_path: Path) -> int:
     return read_status(tmp_path / "buffer", []).accepted
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_run(write_config: WriteConfig, tmp_path: Path) -> None:
     """Ten times the input, about the same peak."""
     peaks = []

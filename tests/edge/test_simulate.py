@@ -152,9 +152,8 @@ def test_every_accepted_record_is_in_s3_exactly_once(
         try:
             for _ in range(KILLS):
                 stop.wait(chance.uniform(0, 1.5))
-                wait_for(lambda: any(region.is_working for region in regions), every=0.1)
-                victim = chance.choice([region for region in regions if region.is_working])
-                victim.kill_and_restart()
+                working = wait_for(lambda: [one for one in regions if one.is_working], every=0.1)
+                chance.choice(working).kill_and_restart()
             for region in regions:
                 region.finish()
             weather.join()
@@ -174,6 +173,7 @@ def test_every_accepted_record_is_in_s3_exactly_once(
     assert Counter(letter["record"]["transaction_id"] for letter in letters) == unfit
 
 
+@pytest.mark.slow
 def test_a_simulation_ends_when_all_is_shipped(
     s3_server: LocalS3, s3: Any, bucket: str, tmp_path: Path
 ) -> None:
@@ -195,6 +195,7 @@ def test_a_simulation_ends_when_all_is_shipped(
     assert regions == {f"region={region}" for region in retail.REGIONS}
 
 
+@pytest.mark.slow
 def test_the_same_days_are_landed_once(s3_server: LocalS3, s3: Any, tmp_path: Path) -> None:
     name = f"days-{os.getpid()}"
     s3.create_bucket(Bucket=name)

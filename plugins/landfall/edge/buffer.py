@@ -79,6 +79,9 @@ class Buffer:
                 fix="free the disk if it is full; else move the folder aside: batches/ in it has "
                 "the batches that may not have been shipped.",
             ) from error
+        except OSError as error:
+            self._handle.close()
+            raise home.unwritable(folder, error) from error
         except BaseException:
             self._handle.close()
             raise
@@ -219,8 +222,8 @@ class Buffer:
         return removed
 
     def _remove(self, batch: BatchRow) -> None:
+        self.journal.forget(batch)  # first: a file that the journal does not know is cleaned up
         self._path(batch.count).unlink(missing_ok=True)
-        self.journal.forget(batch)
         with self.changed:
             self._kept -= batch.bytes
 

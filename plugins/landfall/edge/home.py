@@ -41,11 +41,7 @@ def lock(folder: Path) -> IO[str]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / LOCK_FILE).open("a+")
     except OSError as error:
-        raise EdgeBufferError(
-            f"the buffer cannot be written: {error.strerror}.",
-            where=str(folder),
-            fix="choose another buffer.folder, or correct its rights.",
-        ) from error
+        raise unwritable(folder, error) from error
     deadline = time.monotonic() + _LOCK_SECONDS
     while not _try_lock(handle, fcntl.LOCK_EX):
         if time.monotonic() > deadline:
@@ -57,10 +53,22 @@ def lock(folder: Path) -> IO[str]:
                 fix="stop that one, or give this one a buffer.folder of its own.",
             )
         time.sleep(0.02)
-    handle.truncate(0)
-    handle.write(str(os.getpid()))
-    handle.flush()
+    try:
+        handle.truncate(0)
+        handle.write(str(os.getpid()))
+        handle.flush()
+    except OSError as error:
+        handle.close()
+        raise unwritable(folder, error) from error
     return handle
+
+
+def unwritable(folder: Path, error: OSError) -> EdgeBufferError:
+    return EdgeBufferError(
+        f"the buffer cannot be written: {error.strerror}.",
+        where=str(folder),
+        fix="make room on its disk, correct its rights, or choose another buffer.folder.",
+    )
 
 
 def _try_lock(handle: IO[str], kind: int) -> bool:

@@ -146,9 +146,13 @@ class FileInput:
 
     def _tidy(self, present: set[str], paths: dict[Path, tuple[int, int, int]]) -> None:
         self._at_rest = {path: rest for path, rest in self._at_rest.items() if path in paths}
+        for source, label in self._writer.unfinished(_PREFIX).items():
+            if source not in present:
+                self._warn(source, f"{label} is gone, and its last records were not durable yet")
         if time.monotonic() - self._forgot >= _FORGET_SECONDS:
             self._forgot = time.monotonic()
-            self._writer.forget_all_but(present, _PREFIX)
+            for source in self._writer.forget_all_but(present, _PREFIX):
+                self._positions.pop(source, None)
 
     def _warn(self, key: str, text: str) -> None:
         if key not in self._warned:

@@ -59,8 +59,7 @@ def _end(writer: EdgeWriter, *, wait: bool) -> int:
     try:
         writer.flush()
         if wait:
-            while not writer.wait_until_shipped(1.0) and not writer.stopping.is_set():
-                pass
+            writer.wait_while_shipping()
         shipped = writer.close(drain_seconds=0.0 if wait else DRAIN_SECONDS)
     except Stopping:
         log.error("the buffer cannot be written: what was taken last is not accepted")
@@ -76,8 +75,7 @@ def replay(config: EdgeConfig, *, shipped: bool) -> int:
         again = writer.buffer.ship_again()
         log.info("%d shipped batches are offered again", again)
     with stopped_by_signals(writer.stopping), reporting(writer):
-        while not writer.wait_until_shipped(1.0) and not writer.stopping.is_set():
-            pass
+        writer.wait_while_shipping()
         done = writer.close(drain_seconds=0.0)
     log.info("replay ended: %s", "all is shipped" if done else "the rest waits in the buffer")
     return 0 if done else 1

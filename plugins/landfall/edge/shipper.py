@@ -19,6 +19,7 @@ log = logging.getLogger("landfall.edge")
 
 _REPEAT_SECONDS = 60.0
 _LOOK_SECONDS = 60.0
+_PAUSE_SECONDS = 1.0
 
 
 class Shipper:
@@ -68,18 +69,37 @@ class Shipper:
                 self._buffer.changed.wait(left)
         return True
 
+    @property
+    def only_refused_left(self) -> bool:
+        """Whether nothing waits but what the output refused or cannot be read."""
+        with self._buffer.changed:
+            return self._buffer.journal.waiting_number(self._output.name) <= len(self._held)
+
     def _work(self) -> None:
-        while (batch := self._next()) is not None:
+        """A thread that ended by an error would stop shipping, silently: none ends it."""
+        while True:
             try:
-                self._target.put(batch, self._buffer.read(batch))
-                self._delivered(batch)
-            except (Refused, Damaged) as error:
-                self._hold(batch, str(error))
-            except (OutputDown, CannotWrite) as error:
-                self._back_off(batch, str(error))
-            except Exception as error:  # a thread that ends would stop shipping, silently
-                log.exception("unexpected error while shipping %s", batch.key)
-                self._back_off(batch, f"{type(error).__name__}: {error}")
+                batch = self._next()
+            except sqlite3.Error:
+                log.exception("the buffer's journal cannot be read")
+                with self._buffer.changed:
+                    self._buffer.changed.wait(_PAUSE_SECONDS)
+                continue
+            if batch is None:
+                return
+            self._ship(batch)
+
+    def _ship(self, batch: BatchRow) -> None:
+        try:
+            self._target.put(batch, self._buffer.read(batch))
+            self._delivered(batch)
+        except (Refused, Damaged) as error:
+            self._hold(batch, str(error))
+        except (OutputDown, CannotWrite) as error:
+            self._back_off(batch, str(error))
+        except Exception as error:
+            log.exception("unexpected error while shipping %s", batch.key)
+            self._back_off(batch, f"{type(error).__name__}: {error}")
 
     def _next(self) -> BatchRow | None:
         """The oldest batch that may go now; waits for one. None: stop."""

@@ -149,10 +149,8 @@ def _run(simulation: Simulation, config: EdgeConfig) -> tuple[list[EdgeStatus], 
             pass
         for writer in writers.values():
             writer.flush()
-        while not stopping.is_set() and not all(
-            writer.wait_until_shipped(_TICK_SECONDS) for writer in writers.values()
-        ):
-            pass
+        for writer in writers.values():
+            writer.wait_while_shipping()
         done = [writer.close(drain_seconds=0.0) for writer in writers.values()]
     outputs = [output.name for output in config.outputs]
     folders = [one.buffer.folder for one in configs.values()]

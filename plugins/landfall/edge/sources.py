@@ -35,6 +35,11 @@ class Source:
         gap = self._gaps[0][0] if self._gaps else self._position
         return min(gap, next(iter(self._open), gap))
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether something that the last run took is still to be taken again."""
+        return bool(self._gaps)
+
     def needs(self, start: int) -> bool:
         """Whether the record that begins there is to be taken: False if it is durable already."""
         if start < self._passed:

@@ -9,19 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from landfall.edge.batches import OpenBatch, Taken, parquet
-from landfall.edge.buffer import Buffer, CannotWrite, Commit, Sealed
+from landfall.edge.batches import OpenBatch, Taken
+from landfall.edge.buffer import Buffer, CannotWrite, Commit
 from landfall.edge.clock import Clock
-from landfall.edge.column_types import inferred
-from landfall.edge.columns import Columns, weigh
 from landfall.edge.config import EdgeConfig
+from landfall.edge.intake import Intake
 from landfall.edge.journal import SourceState
-from landfall.edge.path import utc_day
 from landfall.edge.shipper import Shipper
 from landfall.edge.sources import Origin, Source
 from landfall.edge.unfit import Unfit
@@ -33,8 +30,6 @@ DRAIN_SECONDS = 10.0
 _STOP_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
 _EXPIRE_SECONDS = 3600.0
-# Many folders at once: together they hold no more than this.
-_OPEN_BYTES = 64_000_000
 
 
 class Stopping(Exception):
@@ -59,18 +54,7 @@ class EdgeWriter:
             raise ConfigError("buffer.folder is missing.", fix="name a folder for the buffer.")
         self._config = config
         self._clock = clock or Clock()
-        self._template = config.template
-        self._by_event = config.by_event
-        self._in_path = config.in_path
         self._lock = threading.RLock()
-        self._open: dict[str, OpenBatch] = {}
-        self._letters: list[tuple[Taken, str]] = []
-        self._letters_since = 0.0
-        self._undecided: list[tuple[Taken, float]] = []
-        self._loose_bytes = 0
-        """Of dead letters and undecided records."""
-        self._open_bytes = 0
-        self._columns_are_new = False
         self._failure: BaseException | None = None
         self.stopping = threading.Event()
         """Set it, from a signal handler or another thread, and `write` raises `Stopping` where it
@@ -83,7 +67,7 @@ class EdgeWriter:
             writer=writer,
         )
         types = config.columns or self.buffer.columns
-        self._columns = Columns(types, config.required) if types else None
+        self._intake = Intake(config, self._clock, types, self._commit)
         self._sources = {
             name: Source(state) for name, state in self.buffer.journal.sources().items()
         }
@@ -119,9 +103,10 @@ class EdgeWriter:
         A source with ascending positions can be resumed: go on at `resume_at(source)`; what is
         durable already is left out, and False is returned.
         """
-        if source is None or position is None:
-            return self.take(record, None)
-        return self.take(record, Origin(source, position, position + 1))
+        origin = None
+        if source is not None and position is not None:
+            origin = Origin(source, position, position + 1)
+        return self.take(_copied(record), origin)
 
     def resume_at(self, source: str) -> int:
         """The first position of a source that may not be durable."""
@@ -138,7 +123,7 @@ class EdgeWriter:
             self._wait_for_room()
             if origin and source:
                 source.take(origin)
-            self._sort(Taken(record, origin))
+            self._intake.sort(Taken(record, origin))
             return True
 
     def skip(self, origin: Origin, *, label: str = "") -> None:
@@ -148,13 +133,27 @@ class EdgeWriter:
             if source.needs(origin.start):
                 source.skip(origin)
 
-    def forget_all_but(self, present: Collection[str], prefix: str) -> None:
+    def unfinished(self, prefix: str) -> dict[str, str]:
+        """Sources with this prefix of which the last run took more than it made durable."""
+        with self._lock:
+            return {
+                name: source.label
+                for name, source in self._sources.items()
+                if name.startswith(prefix) and source.has_gaps
+            }
+
+    def forget_all_but(self, present: Collection[str], prefix: str) -> list[str]:
         """Forgets sources with this prefix that are gone and were not read for long."""
         with self._lock:
-            for name in self.buffer.forgettable_sources():
-                if name.startswith(prefix) and name not in present:
-                    self.buffer.journal.forget_source(name)
-                    self._sources.pop(name, None)
+            gone = [
+                name
+                for name in self.buffer.forgettable_sources()
+                if name.startswith(prefix) and name not in present
+            ]
+            for name in gone:
+                self.buffer.journal.forget_source(name)
+                self._sources.pop(name, None)
+            return gone
 
     def _source(self, origin: Origin, label: str) -> Source:
         if origin.source not in self._sources:
@@ -182,82 +181,11 @@ class EdgeWriter:
                 self.buffer.changed.wait(_RETRY_SECONDS)
         log.warning("there is room in the buffer: input is taken again")
 
-    def _sort(self, taken: Taken) -> None:
-        """Into the batch of its folder, or to the dead letters."""
-        if isinstance(taken.record, Unfit):
-            self._bury(taken, str(taken.record))
-        elif self._columns is None:
-            self._undecided.append((taken, self._clock.monotonic()))
-            self._loose_bytes += weigh(taken.record.values())
-            if self._is_full(len(self._undecided), self._loose_bytes):
-                self._decide()
-        else:
-            self._add(taken, self._columns, self._clock.monotonic())
-
-    def _is_full(self, count: int, size: int) -> bool:
-        return count >= self._config.batch.count or size >= self._config.batch.bytes
-
-    def _decide(self) -> None:
-        """The first batch says what the columns are; they are held from then on."""
-        if self._columns is None and self._undecided:
-            fields = inferred(t.record for t, _ in self._undecided)
-            for hidden in self._config.hidden & fields.keys():
-                log.error("records with %r go to the dead letters: the path's %s= would hide it",
-                          hidden, hidden)  # fmt: skip
-                del fields[hidden]
-            self._columns = Columns(fields, self._config.required)
-            self._columns_are_new = True
-            log.info("columns, from the first batch: %s", fields)
-        undecided, self._undecided = self._undecided, []
-        for taken, arrived in undecided:
-            assert self._columns is not None
-            self._add(taken, self._columns, arrived)
-
-    def _add(self, taken: Taken, columns: Columns, arrived: float) -> None:
-        try:
-            row = columns.row(taken.record)
-            folder = self._folder(taken.record)
-        except Unfit as reason:
-            self._bury(taken, str(reason))
-            return
-        if folder not in self._open:
-            self._open[folder] = OpenBatch(folder, arrived)
-        batch = self._open[folder]
-        size = weigh(row)
-        batch.add(row, taken, size)
-        self._open_bytes += size
-        if self._is_full(len(batch.rows), batch.bytes):
-            self._commit([batch])
-        elif self._open_bytes >= _OPEN_BYTES:
-            self._commit(list(self._open.values()))
-
-    def _folder(self, record: Mapping[str, Any]) -> str:
-        day = None
-        if self._by_event:
-            day = utc_day(self._config.event_time, record.get(self._config.event_time))
-        elif self._template.uses_date:
-            day = self._clock.now().date()
-        return self._template.folder(record, day)
-
-    def _bury(self, taken: Taken, reason: str) -> None:
-        if not self._letters:
-            self._letters_since = self._clock.monotonic()
-        self._letters.append((taken, reason))
-        unread = isinstance(taken.record, Unfit)
-        self._loose_bytes += len(taken.record.line) if unread else weigh(taken.record.values())
-        if self._is_full(len(self._letters), self._loose_bytes):
-            self._commit([])
-
     def tick(self) -> None:
         """Makes durable what is old enough."""
         with self._lock:
             self._check()
-            oldest = self._clock.monotonic() - self._config.batch.age
-            if self._undecided and self._undecided[0][1] <= oldest:
-                self._decide()
-            due = [batch for batch in self._open.values() if batch.opened <= oldest]
-            if due or (self._letters and self._letters_since <= oldest):
-                self._commit(due)
+            self._intake.tick()
             if self._clock.monotonic() - self._expired >= _EXPIRE_SECONDS:
                 self._expired = self._clock.monotonic()
                 self._expire()
@@ -283,62 +211,27 @@ class EdgeWriter:
         """Makes all that was taken durable: accepted when this returns."""
         with self._lock:
             self._check()
-            self._decide()
-            if self._open or self._letters:
-                self._commit(list(self._open.values()))
+            self._intake.flush()
 
     def _commit(self, batches: list[OpenBatch]) -> None:
-        sealed = [one for one in map(self._seal, batches) if one is not None]
-        numbered = self._named(sealed)
-        settled = self._settled(batches)
+        """Makes these batches, the dead letters and the positions of both durable."""
+        sealed = self._intake.seal(
+            batches,
+            at=self._clock.now(),
+            count=self.buffer.next_count,
+            writer=self.buffer.writer,
+        )
+        starts = self._intake.starts(batches)
         commit = Commit(
-            batches=numbered,
-            letters=[_letter(taken, reason, self._clock) for taken, reason in self._letters],
-            sources={name: self._sources[name].state(starts) for name, starts in settled.items()},
-            columns=self._columns.types if self._columns and self._columns_are_new else None,
+            batches=sealed,
+            letters=[_letter(taken, reason, self._clock) for taken, reason in self._intake.letters],
+            sources={name: self._sources[name].state(some) for name, some in starts.items()},
+            columns=self._intake.new_columns,
         )
         self._commit_when_possible(commit)
-        for name, starts in settled.items():
-            self._sources[name].settle(starts)
-        for batch in batches:
-            del self._open[batch.folder]
-            self._open_bytes -= batch.bytes
-        self._letters = []
-        self._loose_bytes = 0
-        self._columns_are_new = False
-
-    def _seal(self, batch: OpenBatch) -> tuple[str, int, bytes] | None:
-        """Folder, records and Parquet; what Arrow refuses goes to the dead letters."""
-        assert self._columns is not None
-        body = parquet(batch.rows, self._columns.schema, self._in_path)
-        if body is None:
-            self._letters += batch.refuse(self._columns.schema)
-            if not batch.rows:
-                return None
-            body = parquet(batch.rows, self._columns.schema, self._in_path)
-            assert body is not None
-        return batch.folder, len(batch.rows), body
-
-    def _named(self, sealed: Iterable[tuple[str, int, bytes]]) -> list[Sealed]:
-        now, first, writer = self._clock.now(), self.buffer.next_count, self.buffer.writer
-        return [
-            Sealed(
-                f"{folder}/{self._template.name(at=now, count=first + number, writer=writer)}"
-                .removeprefix("/"),
-                records,
-                body,
-                now,
-            )
-            for number, (folder, records, body) in enumerate(sealed)
-        ]  # fmt: skip
-
-    def _settled(self, batches: Iterable[OpenBatch]) -> dict[str, set[int]]:
-        """The starts, by source, of all that a commit of these batches makes durable."""
-        settled: dict[str, set[int]] = defaultdict(set)
-        for taken in [t for batch in batches for t in batch.taken] + [t for t, _ in self._letters]:
-            if taken.origin is not None:
-                settled[taken.origin.source].add(taken.origin.start)
-        return settled
+        for name, some in starts.items():
+            self._sources[name].settle(some)
+        self._intake.closed(batches)
 
     def _commit_when_possible(self, commit: Commit) -> None:
         waited = False
@@ -364,6 +257,14 @@ class EdgeWriter:
         until = None if seconds is None else time.monotonic() + seconds
         return all(shipper.wait_until_shipped(until) for shipper in self._shippers)
 
+    def wait_while_shipping(self) -> bool:
+        """Waits until all is shipped, or only refused batches are left, or it is stopped."""
+        while not self.wait_until_shipped(_RETRY_SECONDS):
+            refused = all(shipper.only_refused_left for shipper in self._shippers)
+            if refused or self.stopping.is_set():
+                return False
+        return True
+
     def close(self, drain_seconds: float = DRAIN_SECONDS) -> bool:
         """Flushes, ships for a while, and ends; whether all was shipped.
 
@@ -382,6 +283,11 @@ class EdgeWriter:
                 self._ticker.join(_STOP_SECONDS)
             with self.buffer.changed:
                 self.buffer.close()
+
+
+def _copied(given: Any) -> dict[str, Any] | Unfit:
+    """The caller may change its record afterwards."""
+    return dict(given) if isinstance(given, Mapping) else Unfit("is not a record", repr(given))
 
 
 def _letter(taken: Taken, reason: str, clock: Clock) -> dict[str, Any]:
