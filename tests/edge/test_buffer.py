@@ -18,7 +18,7 @@ import pytest
 
 from landfall.edge.buffer import Buffer, Commit, Damaged, Sealed
 from landfall.edge.clock import Clock
-from landfall.edge.config import BufferConfig, Output
+from landfall.edge.config import Batch, BufferConfig, Output
 from landfall.edge.files import append_durably, create_durably
 from landfall.edge.home import EdgeBufferError
 from landfall.edge.journal import SourceState
@@ -189,16 +189,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def fill(disk: Path) -> Path:
+    filler = disk / "filler"
+    with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as handle:
+        while True:
+            handle.write(b"x" * 4096)
+    return filler
+
+
 def test_a_full_disk_stops_the_input_and_loses_nothing(
     small_disk: Path, make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = make_config(buffer=BufferConfig(folder=small_disk / "buffer"))
     writer = EdgeWriter(config, ticking=False)
-    filler = small_disk / "filler"
-    filled = 0
-    with pytest.raises(OSError, match="No space left"), filler.open("wb", buffering=0) as handle:
-        while True:
-            filled += handle.write(b"x" * 4096)
+    filler = fill(small_disk)
     records = sales(50)
     taking = threading.Thread(target=lambda: [writer.write(one) for one in records])
     taking.start()
@@ -207,6 +211,26 @@ def test_a_full_disk_stops_the_input_and_loses_nothing(
     taking.join(20)
     assert not taking.is_alive()
     assert writer.close()
+    assert ids(rows_in(tmp_path / "out")) == ids(records)
+
+
+def test_on_a_full_disk_shipped_batches_are_given_up_first(
+    small_disk: Path, make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = make_config(
+        batch=Batch(count=100, age=3600), buffer=BufferConfig(folder=small_disk / "buffer")
+    )
+    records = sales(1100)
+    with EdgeWriter(config, ticking=False) as writer:
+        for record in records[:1000]:
+            writer.write(record)
+        assert writer.wait_until_shipped(60)
+        filler = fill(small_disk)
+        for record in records[1000:]:
+            writer.write(record)
+        assert writer.wait_until_shipped(60)
+    assert filler.exists()
+    assert "removed early, to make room" in caplog.text
     assert ids(rows_in(tmp_path / "out")) == ids(records)
 
 

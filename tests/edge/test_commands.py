@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,17 @@ def run(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[s
     )
 
 
+@contextmanager
+def started(config: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """`edge run` in the background; whatever happens, it does not outlive its test."""
+    command = [*COMMAND, "run", str(config)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def status(config: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(run("status", config, "--json").stdout)
     return found
@@ -100,21 +112,22 @@ def test_status_and_replay_after_an_outage(
     output = {"s3": f"s3://{bucket}-later", "endpoint": s3_server.endpoint}
     config = write_config(outputs=[output], input={"files": ["in.jsonl"]})
     append(tmp_path / "in.jsonl", sales(20))
-    process = subprocess.Popen([*COMMAND, "run", config], stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: (tmp_path / "buffer" / "journal.db").exists())
-    wait_for(lambda: read_status(tmp_path / "buffer", []).last_error)
-    found = status(config)
-    assert found["running"] == process.pid
-    assert found["buffered"]["records"] == 20
-    assert found["oldest_unshipped_seconds"] >= 0
-    assert "does not exist: create it" in found["last_error"]
-    assert s3_server.secret_key not in json.dumps(found)
-    refused = run("replay", config)
-    assert refused.returncode == 1
-    assert f"another writer (process {process.pid}) uses this buffer" in refused.stderr
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0
+    with started(config) as process:
+        wait_for(lambda: (tmp_path / "buffer" / "journal.db").exists())
+        wait_for(lambda: read_status(tmp_path / "buffer", []).last_error)
+        wait_for(lambda: read_status(tmp_path / "buffer", []).accepted == 20)
+        found = status(config)
+        assert found["running"] == process.pid
+        assert found["buffered"]["records"] == 20
+        assert found["oldest_unshipped_seconds"] >= 0
+        assert "does not exist: create it" in found["last_error"]
+        assert s3_server.secret_key not in json.dumps(found)
+        refused = run("replay", config)
+        assert refused.returncode == 1
+        assert f"another writer (process {process.pid}) uses this buffer" in refused.stderr
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0
     assert "the rest waits in the buffer" in said
     assert s3_server.secret_key not in said
     s3.create_bucket(Bucket=f"{bucket}-later")
@@ -141,30 +154,24 @@ def test_sigterm_flushes_ships_and_ends_with_0(write_config: WriteConfig, tmp_pa
     config = write_config(input={"files": ["in.jsonl"], "poll": "50 ms"})
     records = sales(15)
     append(tmp_path / "in.jsonl", records)
-    process = subprocess.Popen([*COMMAND, "run", config], stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: rows_in(tmp_path / "out"))
-    assert len(rows_in(tmp_path / "out")) == 10
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
+    with started(config) as process:
+        wait_for(lambda: rows_in(tmp_path / "out"))
+        assert len(rows_in(tmp_path / "out")) == 10
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
     assert ids(rows_in(tmp_path / "out")) == ids(records)
 
 
 def test_sigterm_ends_a_writer_of_standard_input(write_config: WriteConfig, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "run", write_config(batch={"count": 10, "age": "100 ms"})],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    process.stdin.write(as_json(sales(1)[0]) + "\n")
-    process.stdin.flush()
-    wait_for(lambda: rows_in(tmp_path / "out"))
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
-    process.stdin.close()
-    process.stderr.close()  # type: ignore[union-attr]
+    config = write_config(batch={"count": 10, "age": "100 ms"})
+    with started(config, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(as_json(sales(1)[0]) + "\n")
+        process.stdin.flush()
+        wait_for(lambda: rows_in(tmp_path / "out"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
 
 
 def test_files_are_taken_exactly_once_by_writers_that_are_killed(
@@ -177,13 +184,12 @@ def test_files_are_taken_exactly_once_by_writers_that_are_killed(
     stores = [sales(400, store=store) for store in ("S001", "S002", "S003")]
     records = [record for some in zip(*stores, strict=True) for record in some]
     for part in range(4):
-        process = subprocess.Popen([*COMMAND, "run", config], stderr=subprocess.DEVNULL)
         before = _accepted(tmp_path)
-        for start in range(part * 300, part * 300 + 300, 50):
-            append(tmp_path / "in" / "sales.jsonl", [*records[start : start + 50], {"x": start}])
-        wait_for(lambda before=before: _accepted(tmp_path) > before)  # type: ignore[misc]
-        process.kill()
-        process.wait(60)
+        with started(config):  # killed at its end
+            for start in range(part * 300, part * 300 + 300, 50):
+                some = [*records[start : start + 50], {"x": start}]
+                append(tmp_path / "in" / "sales.jsonl", some)
+            wait_for(lambda before=before: _accepted(tmp_path) > before)  # type: ignore[misc]
     assert run("run", config, "--once").returncode == 0
     assert ids(rows_in(tmp_path / "out")) == ids(records)
     letters = [letter["record"]["x"] for letter in dead_letters(tmp_path / "buffer")]

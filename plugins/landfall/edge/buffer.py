@@ -24,6 +24,7 @@ from landfall.edge.journal import BatchRow, Journal, SourceState
 log = logging.getLogger("landfall.edge")
 
 _AT_ONCE = 200
+_ROOM_TO_NOTE = 100_000
 _UNWRITABLE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY}
 
 
@@ -98,6 +99,9 @@ class Buffer:
         for path in (self._folder / "batches").glob("*.parquet"):
             if int(path.stem) not in counted:
                 path.unlink()
+        for batch in self.journal.shipped(before=None, limit=-1):
+            if not self._path(batch.count).exists():
+                self.journal.forget(batch)
         name, length = self.journal.fact("dead_file"), self.journal.fact("dead_length", 0)
         path = self._folder / "dead_letters" / str(name)
         if name and path.exists() and path.stat().st_size > length:
@@ -170,13 +174,21 @@ class Buffer:
 
     def deliver(self, batch: BatchRow, output: str, outputs: Collection[str]) -> None:
         """Notes that an output has a batch."""
-        with _writing():
-            shipped = self.journal.deliver(batch, output, outputs, self._clock.now())
+        try:
+            shipped = self._deliver(batch, output, outputs)
+        except CannotWrite:
+            if not self.make_room(_ROOM_TO_NOTE):
+                raise
+            shipped = self._deliver(batch, output, outputs)
         with self.changed:
             if shipped:
                 self._waiting -= batch.bytes
                 self._kept += batch.bytes
             self.changed.notify_all()
+
+    def _deliver(self, batch: BatchRow, output: str, outputs: Collection[str]) -> bool:
+        with _writing():
+            return self.journal.deliver(batch, output, outputs, self._clock.now())
 
     def ship_again(self) -> int:
         """Offers every kept batch to the outputs again; how many there are."""
@@ -199,14 +211,13 @@ class Buffer:
     def make_room(self, wanted: int) -> int:
         """Removes shipped batches before their time; how many bytes that freed."""
         freed = 0
-        while freed < wanted:
-            shipped = self.journal.shipped(before=None, limit=_AT_ONCE)
-            if not shipped:
+        gone: list[BatchRow] = []
+        for batch in self.journal.shipped(before=None, limit=_AT_ONCE):
+            if freed >= wanted:
                 break
-            for batch in shipped:
-                if freed < wanted:
-                    self._remove(batch)
-                    freed += batch.bytes
+            freed += self._unlink(batch)
+            gone.append(batch)
+        self._forget(gone)
         if freed:
             log.warning("%d bytes of shipped batches were removed early, to make room", freed)
         return freed
@@ -217,15 +228,31 @@ class Buffer:
         removed = 0
         while shipped := self.journal.shipped(before=before, limit=_AT_ONCE):
             for batch in shipped:
-                self._remove(batch)
+                self._unlink(batch)
+            if not self._forget(shipped):
+                break
             removed += len(shipped)
         return removed
 
-    def _remove(self, batch: BatchRow) -> None:
-        self.journal.forget(batch)  # first: a file that the journal does not know is cleaned up
-        self._path(batch.count).unlink(missing_ok=True)
+    def _unlink(self, batch: BatchRow) -> int:
+        try:
+            self._path(batch.count).unlink()
+            return batch.bytes
+        except FileNotFoundError:
+            return 0
+
+    def _forget(self, gone: Sequence[BatchRow]) -> bool:
+        """After their files: on a full disk only that makes room to note it. Whether it could."""
+        try:
+            with _writing(), self.journal.transaction(durable=False):
+                for batch in gone:
+                    self.journal.forget(batch)
+        except CannotWrite as error:
+            log.warning("removed batches are noted later: %s", error)
+            return False
         with self.changed:
-            self._kept -= batch.bytes
+            self._kept -= sum(batch.bytes for batch in gone)
+        return True
 
     def _path(self, count: int) -> Path:
         return self._folder / "batches" / f"{count:012d}.parquet"

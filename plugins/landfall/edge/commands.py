@@ -119,12 +119,14 @@ def _moment(text: str | None) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """`run`, `status`, `replay` and `simulate`, below `landfall edge`."""
+def add_edge(parsers: Any) -> None:
+    """`edge` with `run`, `status`, `replay` and `simulate`, to the commands of `landfall`."""
+    text = "the edge writer: run, status, replay, simulate"
+    parser = parsers.add_parser("edge", help=text, description=text)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text)
+        made: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
         made.set_defaults(command=command)
         return made
 
