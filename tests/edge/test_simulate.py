@@ -31,7 +31,7 @@ from tests.edge.test_buffer import wait_for
 SIMULATION = Simulation(
     stores=50,
     minutes=10,
-    speed=40,
+    speed=60,
     start=datetime(2026, 2, 11, 23, 55, tzinfo=UTC),  # half of it lands in the next day
     faulty=0.01,
     seed="fault test",
@@ -141,7 +141,7 @@ def test_every_accepted_record_is_in_s3_exactly_once(
         }
         document = {
             "columns": retail.COLUMNS,
-            "batch": {"age": "30 s"},
+            "batch": {"age": "45 s"},
             "outputs": [output],
             "buffer": {"folder": str(buffers)},
         }

@@ -311,6 +311,21 @@ def test_an_output_that_fails_does_not_hold_up_another(
     assert files_in(tmp_path / "a") == files_in(tmp_path / "b")
 
 
+def test_an_output_that_is_taken_away_holds_up_nothing(
+    make_config: MakeConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "b").touch()
+    outputs = [Output(folder=tmp_path / name, backoff=QUICK) for name in ("a", "b")]
+    writer = EdgeWriter(make_config(*outputs), ticking=False)
+    for record in sales(20):
+        writer.write(record)
+    wait_for(lambda: writer.buffer.journal.waiting_number(outputs[0].name) == 0)
+    assert not writer.close(drain_seconds=0)
+    with EdgeWriter(make_config(outputs[0]), ticking=False) as again:
+        assert again.buffer.bytes_waiting == 0
+        assert again.buffer.journal.fact("shipped_batches") == 2
+
+
 def test_a_file_that_is_there_is_not_overwritten_and_others_go_on(
     make_config: MakeConfig, tmp_path: Path
 ) -> None:

@@ -86,12 +86,21 @@ class Buffer:
         except BaseException:
             self._handle.close()
             raise
-        sums = self.journal.sums()
-        self._waiting, self._kept = (sums.get(kind, (0, 0, 0))[2] for kind in (False, True))
+        self._count()
 
     def close(self) -> None:
         self.journal.close()
         self._handle.close()
+
+    def _count(self) -> None:
+        sums = self.journal.sums()
+        self._waiting, self._kept = (sums.get(kind, (0, 0, 0))[2] for kind in (False, True))
+
+    def settle(self, outputs: Collection[str]) -> None:
+        """What all of these outputs have is shipped, even if another one is no more."""
+        with _writing():
+            self.journal.settle(outputs, self._clock.now())
+        self._count()
 
     def _clean_up(self) -> None:
         """Removes what a crash left before it counted."""

@@ -181,6 +181,18 @@ class Journal:
             self._ship(batch, at)
             return True
 
+    def settle(self, outputs: Collection[str], at: datetime) -> None:
+        """Notes as shipped what all of these outputs have: others may have been taken away."""
+        with self.transaction():
+            rows = self._rows(
+                f"SELECT {_COLUMNS} FROM batches b WHERE shipped_at IS NULL AND NOT EXISTS ("  # noqa: S608
+                "SELECT 1 FROM json_each(?) o WHERE NOT EXISTS (SELECT 1 FROM deliveries d "
+                "WHERE d.count = b.count AND d.output = o.value))",
+                json.dumps(sorted(outputs)),
+            )
+            for row in rows:
+                self._ship(_batch(row), at)
+
     def _ship(self, batch: BatchRow, at: datetime) -> None:
         self._rows("UPDATE batches SET shipped_at = ? WHERE count = ?", _text(at), batch.count)
         self._rows("DELETE FROM deliveries WHERE count = ?", batch.count)

@@ -17,6 +17,7 @@ from landfall.edge.batches import OpenBatch, Taken
 from landfall.edge.buffer import Buffer, CannotWrite, Commit
 from landfall.edge.clock import Clock
 from landfall.edge.config import EdgeConfig
+from landfall.edge.home import EdgeBufferError
 from landfall.edge.intake import Intake
 from landfall.edge.journal import SourceState
 from landfall.edge.shipper import Shipper
@@ -30,6 +31,7 @@ DRAIN_SECONDS = 10.0
 _STOP_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
 _EXPIRE_SECONDS = 3600.0
+_LITTLE_ROOM = 100_000
 
 
 class Stopping(Exception):
@@ -66,19 +68,31 @@ class EdgeWriter:
             clock=self._clock,
             writer=writer,
         )
-        types = config.columns or self.buffer.columns
-        self._intake = Intake(config, self._clock, types, self._commit)
-        self._sources = {
-            name: Source(state) for name, state in self.buffer.journal.sources().items()
-        }
         names = [output.name for output in config.outputs]
+        try:
+            self.buffer.settle(names)
+            self.buffer.expire()
+            types = config.columns or self.buffer.columns
+            self._intake = Intake(config, self._clock, types, self._commit)
+            self._sources = {
+                name: Source(state) for name, state in self.buffer.journal.sources().items()
+            }
+        except CannotWrite as error:
+            self.buffer.close()
+            raise EdgeBufferError(
+                f"the buffer cannot be written: {error}.",
+                where=str(config.buffer.folder),
+                fix="make room on its disk.",
+            ) from error
+        except BaseException:
+            self.buffer.close()
+            raise
+        self._expired = self._clock.monotonic()
         self._shippers = [
             Shipper(output, self.buffer, self._clock, names) for output in config.outputs
         ]
         for shipper in self._shippers:
             shipper.start()
-        self._expired = self._clock.monotonic()
-        self.buffer.expire()
         self._done = threading.Event()
         self._ticker = threading.Thread(target=self._tick_on, name="tick", daemon=True)
         if ticking:
@@ -241,7 +255,7 @@ class EdgeWriter:
                 break
             except CannotWrite as error:
                 needed = sum(len(batch.body) for batch in commit.batches)
-                if self.buffer.make_room(2 * needed):
+                if self.buffer.make_room(max(2 * needed, _LITTLE_ROOM)):
                     continue
                 if not waited:
                     log.error("the buffer cannot be written: %s; no input is taken until it can",
