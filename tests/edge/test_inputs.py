@@ -80,6 +80,17 @@ def test_a_crash_between_batches_of_two_regions_neither_loses_nor_doubles(
     assert ids(rows_in(tmp_path / "out")) == ids(records)
 
 
+def test_a_file_that_vanished_too_early_is_named(
+    make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.jsonl"
+    append(path, [*sales(3, store="S002"), *sales(10)])
+    Run(make_config, path).read().crash()
+    path.unlink()
+    Run(make_config, path).read().end()
+    assert f"{path} is gone, and its last records were not durable yet" in caplog.text
+
+
 def test_dead_letters_are_not_doubled_by_a_crash(make_config: MakeConfig, tmp_path: Path) -> None:
     path, records = tmp_path / "a.jsonl", sales(12)
     path.write_text('{"broken\n')

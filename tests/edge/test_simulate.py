@@ -31,7 +31,7 @@ from tests.edge.test_buffer import wait_for
 SIMULATION = Simulation(
     stores=50,
     minutes=10,
-    speed=60,
+    speed=40,
     start=datetime(2026, 2, 11, 23, 55, tzinfo=UTC),  # half of it lands in the next day
     faulty=0.01,
     seed="fault test",
@@ -151,7 +151,7 @@ def test_every_accepted_record_is_in_s3_exactly_once(
         regions = [Stores(region, config, buffers) for region in retail.REGIONS]
         try:
             for _ in range(KILLS):
-                stop.wait(chance.uniform(0, 1.5))
+                stop.wait(chance.uniform(0, 1.0))
                 working = wait_for(lambda: [one for one in regions if one.is_working], every=0.1)
                 chance.choice(working).kill_and_restart()
             for region in regions:

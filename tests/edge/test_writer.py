@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import pytest
 from landfall.edge.clock import SetClock
 from landfall.edge.config import Batch, BufferConfig, DateOf, Output
 from landfall.edge.journal import BatchRow
+from landfall.edge.run import reporting
+from landfall.edge.status import age
 from landfall.edge.writer import EdgeWriter, Stopping
 from landfall.errors import ConfigError
 from landfall.partition import HIVE_NULL
@@ -338,7 +340,7 @@ def test_a_file_that_is_there_is_not_overwritten_and_others_go_on(
     for record in sales(20):
         writer.write(record)
     wait_for(lambda: len(names(tmp_path / "out")) == 2)
-    assert not writer.wait_until_shipped(0.2)
+    assert not writer.wait_while_shipping()  # which ends, although something is left
     error = next(iter(writer.buffer.journal.outputs().values()))[1]
     assert error is not None
     assert "exists with other content, and is not overwritten" in error
@@ -349,6 +351,24 @@ def test_a_file_that_is_there_is_not_overwritten_and_others_go_on(
 def test_a_writer_without_a_buffer_is_an_error(make_config: MakeConfig) -> None:
     with pytest.raises(ConfigError, match=r"buffer.folder is missing"):
         EdgeWriter(make_config(buffer=BufferConfig()))
+
+
+def test_progress_is_logged_again_and_again(
+    make_config: MakeConfig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "landfall.edge")
+    monkeypatch.setattr("landfall.edge.run._PROGRESS_SECONDS", 0.02)
+    with EdgeWriter(make_config()) as writer, reporting(writer):
+        for record in [*sales(10), {}]:
+            writer.write(record)
+        writer.flush()
+        assert writer.wait_until_shipped(60)
+        said = "accepted 10 records, shipped 1 batches, dead letters 1, waiting 0 batches (0 bytes)"
+        wait_for(lambda: caplog.text.count(said) >= 2)
+
+
+def test_an_age_is_never_negative() -> None:
+    assert age(datetime.now(UTC) + timedelta(hours=1)) == 0
 
 
 def test_a_closed_writer_takes_nothing(make_config: MakeConfig) -> None:
