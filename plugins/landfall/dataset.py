@@ -251,6 +251,10 @@ class Run(_Section):
     """How long between two tries; doubles each time."""
     timeout_minutes: float = Field(240, gt=0)
     """How long the Spark job, and the load, may take."""
+    wait_minutes: float = Field(30, ge=0)
+    """How long a load waits while another process holds the DuckDB file."""
+    on_failure: str | None = Field(None, pattern=r"^\w+(\.\w+)+$")
+    """`package.module.function`, called with Airflow's context when a task has failed for good."""
 
 
 class Dataset(_Section):
