@@ -111,7 +111,6 @@ def _supervisor(
         screens.line(console, "!", "yellow", f"Airflow's state is in SQLite: {postgres}")
         services = _without(services, "postgres")
         overrides[_DATABASE] = f"sqlite:///{settings.home}/airflow/airflow.db"
-    (settings.home / "spark-events").mkdir(exist_ok=True)
     state.ports = native.choose_ports(services.values(), state.ports, variables)
     state.phase, state.supervisor = Phase.STARTING, os.getpid()
     state.page = f"http://{native.HOST}:{state.ports[PAGE_PORT]}"
