@@ -30,7 +30,7 @@ down:  ## stop the stack, or what a crash has left of it
 
 .PHONY: test
 test:  ## set up and run all tests (ARGS="-k name" chooses)
-	@bin/setup && $(PYTEST) tests $(ARGS)
+	@bin/setup --for-tests && $(PYTEST) tests $(ARGS)
 
 .PHONY: test-fast
 test-fast:  ## the tests that need neither Spark nor Airflow, in under a minute
