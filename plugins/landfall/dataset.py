@@ -57,6 +57,13 @@ def _cron(text: str | None) -> str | None:
     return text
 
 
+def _function_name(text: str) -> str:
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", text):
+        raise ValueError(f"{text!r} is not a function: write it as package.module.function")
+    return text
+
+
+FunctionName = Annotated[str, AfterValidator(_function_name)]
 Identifier = Annotated[str, AfterValidator(_identifier)]
 DestinationName = Annotated[str, AfterValidator(_destination)]
 S3Uri = Annotated[str, AfterValidator(_s3_uri)]
@@ -253,7 +260,7 @@ class Run(_Section):
     """How long the Spark job, and the load, may take."""
     wait_minutes: float = Field(30, ge=0)
     """How long a load waits while another process holds the DuckDB file."""
-    on_failure: str | None = Field(None, pattern=r"^\w+(\.\w+)+$")
+    on_failure: FunctionName | None = None
     """`package.module.function`, called with Airflow's context when a task has failed for good."""
 
 

@@ -24,6 +24,7 @@ from landfall.stack.supervisor import Supervisor, sweep
 
 DOWN_SECONDS = 60.0
 PAGE_PORT, S3_PORT, SPARK_PORT = 8080, 8333, 8081
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DATABASE = "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"
 
 
@@ -39,16 +40,18 @@ def up(settings: Settings, console: Console) -> int:
         asked = _stop_signals()
         try:
             with _progress(console, supervisor):
-                supervisor.start()
-            _write_commands_env(supervisor)
-            state.phase = Phase.UP
-            folder.write(state)
-            _show(console, supervisor)
-            supervisor.watch(asked)
-        except KeyboardInterrupt:
+                supervisor.start(asked)
+            if not asked():
+                _write_commands_env(supervisor)
+                state.phase = Phase.UP
+                folder.write(state)
+                _show(console, supervisor)
+                supervisor.watch(asked)
+        except KeyboardInterrupt:  # the way in which one stops it
             pass
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number in STOP_SIGNALS:  # it stops already
+                signal.signal(number, signal.SIG_IGN)
             screens.line(console, "·", "dim", "stopping")
             supervisor.stop()
     screens.line(console, "✓", "green", "stopped; the data stays", str(folder.path))
@@ -65,9 +68,10 @@ def down(settings: Settings, console: Console) -> int:
             if free:
                 left = sweep(folder, folder.read())
                 break
-        if not asked:
+        holder = folder.holder()
+        if not asked and holder is not None:
             asked = True
-            os.kill(folder.read().supervisor, signal.SIGTERM)
+            os.kill(holder, signal.SIGTERM)
         if time.monotonic() > deadline:
             raise TransientError("the stack does not stop.", where=str(folder.path))
         time.sleep(0.1)
@@ -146,7 +150,7 @@ def _stop_signals() -> Callable[[], bool]:
         received.append(number)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOP_SIGNALS:
         signal.signal(number, receive)
     return lambda: bool(received) or os.getppid() != parent
 

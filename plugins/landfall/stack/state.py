@@ -86,16 +86,24 @@ class StackFolder:
     def lock(self) -> Iterator[bool]:
         """Held as long as the supervisor lives, however it ends. Says whether it was free."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("w") as handle:
+        with (self.path / "lock").open("a+") as handle:
             yield _take(handle)
+
+    def holder(self) -> int | None:
+        """The process that took the lock last; it lives if the lock is not free."""
+        text = (self.path / "lock").read_text()
+        return int(text) if text else None
 
 
 def _take(handle: IO[str]) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
     except BlockingIOError:
         return False
+    handle.truncate(0)
+    handle.write(str(os.getpid()))
+    handle.flush()
+    return True
 
 
 def _write_private(path: Path, text: str) -> None:

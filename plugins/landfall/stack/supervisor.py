@@ -63,10 +63,10 @@ class Supervisor:
         changed = {name: value for name, value in self.overrides.items() if name in own}
         return {**inherited, **own, **changed, processes.MARK: str(self.folder.path)}
 
-    def start(self) -> None:
-        """Returns when every service is healthy, or has done its work."""
+    def start(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Returns when every service is healthy or done, or when it is time to stop."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._all_ready():
+        while not self._all_ready() and not until():
             for service in self.services.values():
                 if service.name not in self._running and self._may_start(service):
                     self._start(service)
