@@ -257,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     made = add("demo", demo, "land three days of sales and load one of them", as_json=False)
     made.add_argument("-v", "--verbose", action="store_true", help="show Airflow's log")
     made = add("sample", sample, "make the buckets and land sample sales", as_json=False)
-    made.add_argument("--days", type=_positive, default=3, help="how many, up to yesterday (3)")
+    made.add_argument("--days", type=_positive, default=1, help="how many, up to yesterday (1)")
     add("up", up, "run the dev stack on this machine until Ctrl-C", as_json=False)
     add("down", down, "stop the dev stack, or what a crash has left of it", as_json=False)
     return parser

@@ -15,8 +15,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 RETAIL = "retail_transactions"
 MONTH = [date(2026, 2, 1) + timedelta(days=n) for n in range(28)]
-LANDED = [day for day in MONTH if day.day % 5 == 1]
-"""The days of the month on which something landed: six of 28."""
+LANDED = [day for day in MONTH if day.day % 8 == 1]
+"""The days of the month on which something landed: four of 28."""
 DAY = "2026-02-11"
 ROWS = 6
 SLOW_ROWS = 30

@@ -74,12 +74,12 @@ def test_a_month_is_backfilled_several_days_at_once(stack: RunningStack) -> None
 
 def test_a_backfill_of_completed_days_loads_them_again(stack: RunningStack) -> None:
     before = len(stack.ledger("monthly.main.rows", "monthly"))
-    again = ("--from-date", "2026-02-06", "--to-date", "2026-02-07")
+    again = ("--from-date", "2026-02-25", "--to-date", "2026-02-26")
     behaviour = ("--reprocess-behavior", "completed")
     stack.airflow("backfill", "create", "--dag-id", "monthly", *again, *behaviour)
     backfilled(stack, len(MONTH))
     ended = stack.ledger("monthly.main.rows", "monthly")[before:]
-    assert {row[:2] for row in ended} == {("2026-02-06", "loaded"), ("2026-02-07", "skipped")}
+    assert {row[:2] for row in ended} == {("2026-02-25", "loaded"), ("2026-02-26", "skipped")}
     assert stack.rows("monthly.main.rows", BY_DAY) == [(day, ROWS, ROWS) for day in LANDED]
 
 
