@@ -20,9 +20,17 @@ setup:  ## set up all that is needed, once (Python packages, Java, Spark's jars,
 demo:  ## set up, land three days of retail data and load one of them (V=1 shows the logs)
 	@bin/setup && bin/landfall demo $(if $(V),--verbose)
 
+.PHONY: up
+up:  ## run the whole stack on this machine (S3, Spark, Airflow and its page) until Ctrl-C
+	@bin/setup && exec bin/landfall up
+
+.PHONY: down
+down:  ## stop the stack, or what a crash has left of it
+	@bin/landfall down
+
 .PHONY: test
 test:  ## set up and run all tests (ARGS="-k name" chooses)
-	@bin/setup && $(PYTEST) tests $(ARGS)
+	@bin/setup --for-tests && $(PYTEST) tests $(ARGS)
 
 .PHONY: test-fast
 test-fast:  ## the tests that need neither Spark nor Airflow, in under a minute
@@ -50,7 +58,8 @@ lock-jars:  ## write spark_jobs/jars.sha256 anew from its package lines
 	@bin/setup --relock-jars
 
 .PHONY: clean
-clean:  ## stop the local S3 server and remove all state
+clean:  ## stop the stack and the local S3 server, and remove all state
+	@if [ -x $(BIN)/python ]; then bin/landfall down; fi
 	@if [ -x $(BIN)/python ]; then PYTHONPATH=plugins $(BIN)/python -c \
 	  'from landfall import local_s3, settings; local_s3.stop(settings.load_settings().s3_dir)'; fi
 	@rm -rf $(LANDFALL_HOME)

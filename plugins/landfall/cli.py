@@ -155,6 +155,26 @@ def demo(arguments: argparse.Namespace, settings: Settings, console: Console) ->
     return run_demo(settings, console, verbose=arguments.verbose)
 
 
+def sample(arguments: argparse.Namespace, settings: Settings, console: Console) -> int:  # noqa: ARG001
+    from landfall.sample import land_sample
+
+    landed = land_sample(arguments.days)
+    screens.line(console, "✓", "green", f"{landed.files} files", f"{landed.written} of them new")
+    return 0
+
+
+def up(arguments: argparse.Namespace, settings: Settings, console: Console) -> int:  # noqa: ARG001
+    from landfall.stack.commands import up as run
+
+    return run(settings, console)
+
+
+def down(arguments: argparse.Namespace, settings: Settings, console: Console) -> int:  # noqa: ARG001
+    from landfall.stack.commands import down as run
+
+    return run(settings, console)
+
+
 def _datasets(name: str | None, settings: Settings) -> list[Dataset]:
     good, bad = read_datasets(settings.datasets_dir)
     if name is None:
@@ -238,6 +258,10 @@ def _parser() -> argparse.ArgumentParser:
     add_edge(commands)
     made = add("demo", demo, "land three days of sales and load one of them", as_json=False)
     made.add_argument("-v", "--verbose", action="store_true", help="show Airflow's log")
+    made = add("sample", sample, "make the buckets and land sample sales", as_json=False)
+    made.add_argument("--days", type=_positive, default=1, help="how many, up to yesterday (1)")
+    add("up", up, "run the dev stack on this machine until Ctrl-C", as_json=False)
+    add("down", down, "stop the dev stack, or what a crash has left of it", as_json=False)
     return parser
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 from airflow.providers.standard.operators.python import PythonOperator
@@ -43,6 +44,7 @@ def build_dag(dataset: Dataset) -> DAG:
             "retries": run.retries,
             "retry_delay": timedelta(minutes=run.retry_minutes),
             "retry_exponential_backoff": True,
+            "on_failure_callback": _on_failure(run.on_failure) if run.on_failure else None,
         },
     ) as dag:
         wait = WaitForPartition(task_id="wait_for_partition", dataset=dataset, partition=templates)
@@ -103,8 +105,18 @@ def _loader(dataset: Dataset) -> Callable[..., dict[str, Any]]:
     return load_partition
 
 
+def _on_failure(path: str) -> Callable[[Any], None]:
+    def on_failure(context: Any) -> None:
+        # Imported when it is needed: the scheduler parses this file again and again.
+        module, _, name = path.rpartition(".")
+        getattr(import_module(module), name)(context)
+
+    return on_failure
+
+
 def _doc(dataset: Dataset) -> str:
-    source, load = dataset.source, dataset.load
+    source, load, contract = dataset.source, dataset.load, dataset.contract
+    empty = "allowed" if contract.allow_empty else "an error"
     keys = "/".join(f"{key}={value}" for key, value in source.partition.items()) or "(all)"
     lines = [
         dataset.description,
@@ -116,6 +128,6 @@ def _doc(dataset: Dataset) -> str:
         f"| filter | `{dataset.transform.filter or 'none'}` |",
         f"| destination | `{load.destination}` ({load.mode.value}) |",
         f"| schedule | `{dataset.schedule or 'when triggered'}` (UTC) |",
-        f"| new columns | {dataset.contract.on_schema_change.value} |",
+        f"| contract | new columns: {contract.on_schema_change.value}; no row left: {empty} |",
     ]
     return "\n".join(lines)

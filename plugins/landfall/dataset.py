@@ -57,6 +57,13 @@ def _cron(text: str | None) -> str | None:
     return text
 
 
+def _function_name(text: str) -> str:
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", text):
+        raise ValueError(f"{text!r} is not a function: write it as package.module.function")
+    return text
+
+
+FunctionName = Annotated[str, AfterValidator(_function_name)]
 Identifier = Annotated[str, AfterValidator(_identifier)]
 DestinationName = Annotated[str, AfterValidator(_destination)]
 S3Uri = Annotated[str, AfterValidator(_s3_uri)]
@@ -251,6 +258,10 @@ class Run(_Section):
     """How long between two tries; doubles each time."""
     timeout_minutes: float = Field(240, gt=0)
     """How long the Spark job, and the load, may take."""
+    wait_minutes: float = Field(30, ge=0)
+    """How long a load waits while another process holds the DuckDB file."""
+    on_failure: FunctionName | None = None
+    """`package.module.function`, called with Airflow's context when a task has failed for good."""
 
 
 class Dataset(_Section):

@@ -122,7 +122,7 @@ def _land(dataset: Dataset, server: LocalS3, settings: Settings) -> Landed:
         aws_secret_access_key=server.secret_key,
         config=Config(proxies={}, s3={"addressing_style": "path"}),
     )
-    return land_days(client, server, dataset.source.uri, DAYS, settings.home / "edge")
+    return land_days(client, server.access, dataset.source.uri, DAYS, settings.home / "edge")
 
 
 def _run_dag(

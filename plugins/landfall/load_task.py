@@ -12,13 +12,13 @@ from airflow.sdk.exceptions import AirflowSkipException
 from landfall.connections import s3_access
 from landfall.dataset import Dataset
 from landfall.errors import LandfallError, ManifestError
-from landfall.ledger import RunStatus
+from landfall.ledger import RunStatus, partitions
 from landfall.load import LoadRequest, LoadResult, load
 from landfall.manifest import MANIFEST_NAME, Manifest
 from landfall.outcome import ending, run_info, warehouse_of
 from landfall.partition import Partition
 from landfall.sql import Destination
-from landfall.stage import read_stage_object, stage_store
+from landfall.stage import may_remove, read_stage_object, stage_store
 from landfall.templates import Templates
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def load_partition(
     """Load exactly what the manifest names; the result goes to XCom and to the asset event."""
     started = datetime.now(UTC)
     with ending(dataset, partition, context):
-        manifest = _manifest(dataset, manifest_uri)
-        _refuse_another_partition(manifest, Partition.of(partition, dataset.source.types))
+        wanted = Partition.of(partition, dataset.source.types)
+        manifest = _manifest(dataset, manifest_uri, wanted)
+        _refuse_another_partition(manifest, wanted)
         request = LoadRequest(
             manifest=manifest,
             manifest_uri=manifest_uri,
@@ -51,6 +52,7 @@ def load_partition(
         # The credentials are asked for now, right before the load: they may be short-lived.
         access = s3_access(dataset.stage.connection, dataset.source.region)
         result = load(warehouse_of(dataset), request, access)
+    _tidy(dataset, manifest_uri, context["run_id"], result)
     if result.status is RunStatus.SUPERSEDED:
         raise AirflowSkipException(f"A newer stage of {result.partition} is loaded already.")
     summary = _summary(manifest, result)
@@ -59,19 +61,29 @@ def load_partition(
         "Loaded %s rows of %s into %s (%s deleted before)",
         *(result.row_count, result.partition, dataset.load.destination, result.rows_deleted),
     )
-    _tidy(dataset, manifest_uri)
     return summary
 
 
-def _manifest(dataset: Dataset, uri: str) -> Manifest:
+def _manifest(dataset: Dataset, uri: str, wanted: Partition) -> Manifest:
     text = read_stage_object(dataset, uri) if uri.startswith("s3://") else None
     if text is None:
+        _skip_if_superseded(dataset, uri, wanted)
         raise ManifestError(
             "there is no manifest: nothing was staged, or a newer load has cleaned it up.",
             where=uri,
             fix="clear stage_partition (with downstream) to stage the partition again.",
         )
     return Manifest.from_json(text, where=uri)
+
+
+def _skip_if_superseded(dataset: Dataset, uri: str, wanted: Partition) -> None:
+    """A stage that was removed because a newer one is loaded is not an error."""
+    destination = Destination.parse(dataset.load.destination)
+    attempt = uri.removesuffix(f"/{MANIFEST_NAME}").rpartition("/")[2]
+    with warehouse_of(dataset).connect(destination.database, read_only=True) as con:
+        for state in partitions(con, destination, wanted.label):
+            if state.attempt > attempt:  # attempts are named by the time they began
+                raise AirflowSkipException(f"A newer stage of {wanted.label} is loaded already.")
 
 
 def _refuse_another_partition(manifest: Manifest, wanted: Partition) -> None:
@@ -96,14 +108,17 @@ def _summary(manifest: Manifest, result: LoadResult) -> dict[str, Any]:
     }
 
 
-def _tidy(dataset: Dataset, manifest_uri: str) -> None:
-    """Remove this partition's older attempts; the loaded one stays, for a rerun of the load."""
+def _tidy(dataset: Dataset, manifest_uri: str, run_id: str, result: LoadResult) -> None:
+    """Remove what no run can load any more; the loaded attempt stays, for a rerun of the load."""
     attempt_uri = manifest_uri.removesuffix(f"/{MANIFEST_NAME}")
     store, key = stage_store(dataset, attempt_uri)
     parent, _, current = key.rpartition("/")
+    old = {uri.rpartition("/")[2] for uri in result.superseded_attempts}
     try:
         for attempt in store.folders(f"{parent}/"):
-            if attempt < current:  # attempts are named by the time they began
+            if (attempt == current and current in old) or may_remove(
+                attempt, loaded=current, run_id=run_id, superseded=old
+            ):
                 removed = store.delete_prefix(f"{parent}/{attempt}/")
                 log.info("Removed %d staged objects of attempt %s", removed, attempt)
     except LandfallError as error:

@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from landfall.s3_access import S3Access
+
 HOST = "127.0.0.1"
 REGION = "us-east-1"
 STATE_FILE = "state.json"
@@ -58,6 +60,10 @@ class LocalS3:
     access_key: str
     secret_key: str = field(repr=False)
     pid: int
+
+    @property
+    def access(self) -> S3Access:
+        return S3Access(self.access_key, self.secret_key, endpoint=self.endpoint, region=REGION)
 
     def connection_json(self) -> str:
         """The Airflow connection to this server, as `AIRFLOW_CONN_AWS_DEFAULT` takes it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import uuid
 import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -28,7 +27,7 @@ from landfall.readiness import not_ready
 from landfall.s3 import S3Store
 from landfall.s3_access import SOURCE_ENV, STAGE_ENV
 from landfall.settings import load_settings
-from landfall.stage import read_stage_object
+from landfall.stage import new_attempt, read_stage_object
 from landfall.templates import Templates, refused_conf
 
 if TYPE_CHECKING:
@@ -185,7 +184,6 @@ class StagePartition(SparkSubmitOperator):
     def _spec(self, context: Context) -> StageSpec:
         dataset, transform = self.dataset, self.dataset.transform
         partition = Partition.of(self.partition, dataset.source.types)
-        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
         wanted = transform.deduplicate
         return StageSpec(
             dataset=dataset.dataset,
@@ -193,7 +191,7 @@ class StagePartition(SparkSubmitOperator):
             files=dataset.source.files,
             partition=partition,
             stage_uri=f"{dataset.stage_uri(load_settings().stage_uri)}/{partition.label}",
-            attempt=f"{moment}-{uuid.uuid4().hex[:8]}",
+            attempt=new_attempt(context["run_id"]),
             dag_run_id=context["run_id"],
             config_hash=dataset.config_hash,
             filter=transform.filter,

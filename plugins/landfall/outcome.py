@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
 
 from landfall.dataset import Dataset
 from landfall.errors import LandfallError
@@ -29,6 +35,10 @@ def ending(dataset: Dataset, partition: Templates, context: Mapping[str, Any]) -
     except AirflowSkipException as skip:
         _record(dataset, partition, context, started, failed=False, text=str(skip))
         raise
+    except AirflowTaskTimeout:
+        text = f"it took longer than {dataset.run.timeout_minutes:g} minutes."
+        _record(dataset, partition, context, started, failed=True, text=text)
+        raise
     except LandfallError as error:
         if not error.recorded:
             _record(dataset, partition, context, started, failed=True, text=str(error))
@@ -42,7 +52,8 @@ def warehouse_of(dataset: Dataset) -> Warehouse:
     from landfall.connections import warehouse_config
     from landfall.warehouse.factory import open_warehouse
 
-    return open_warehouse(warehouse_config(dataset.load.warehouse, load_settings()))
+    config = warehouse_config(dataset.load.warehouse, load_settings())
+    return open_warehouse(replace(config, lock_timeout=dataset.run.wait_minutes * 60))
 
 
 def run_info(context: Mapping[str, Any], started: datetime) -> RunInfo:

@@ -32,6 +32,11 @@ class Settings:
         return self.home / "warehouse"
 
     @property
+    def repository(self) -> Path:
+        """The project's folder: the one that `plugins/` is in."""
+        return _REPOSITORY
+
+    @property
     def spark_job(self) -> Path:
         """The Spark application, beside `plugins/` as the project lays it out."""
         return _REPOSITORY / "spark_jobs" / "stage_partition.py"

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from landfall.retail import land
+from landfall.edge.demo_days import land_days
 from tests.e2e.conftest import Chain
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,9 @@ class ProcessList(threading.Thread):
 @pytest.fixture(scope="module")
 def landing(chain: Chain) -> Chain:
     chain.ship("retail_transactions")
-    land(chain.s3, "landing", "transactions/", [date.fromisoformat(d) for d in (DAY_BEFORE, DAY)])
+    days = [date.fromisoformat(day) for day in (DAY_BEFORE, DAY)]
+    uri = "s3://landing/transactions"
+    land_days(chain.s3, chain.server.access, uri, days, chain.home / "edge")
     return chain
 
 
@@ -104,7 +106,7 @@ def test_three_tasks_ran_and_the_table_had_an_event(loaded: Chain) -> None:
     assert name == TABLE
     assert event["partition"] == f"date={DAY}"
     assert event["rows"] == len(rows_of(loaded, DAY))
-    assert event["files"] == 20
+    assert event["files"] == 50
     assert event["bytes"] > 1_000_000
 
 

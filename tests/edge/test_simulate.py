@@ -201,15 +201,15 @@ def test_the_same_days_are_landed_once(s3_server: LocalS3, s3: Any, tmp_path: Pa
     s3.create_bucket(Bucket=name)
     landing = f"s3://{name}/transactions"
     days = [date(2026, 2, 10), date(2026, 2, 11)]
-    first = land_days(s3, s3_server, landing, days, tmp_path, stores=5)
+    first = land_days(s3, s3_server.access, landing, days, tmp_path, stores=5)
     assert (first.files, first.written) == (10, 10)
     objects = objects_in(s3, name)
     assert all(72_000 <= len(body) <= 92_000 for body in objects.values())
     assert first.bytes == sum(map(len, objects.values()))
-    again = land_days(s3, s3_server, landing, days, tmp_path, stores=5)
+    again = land_days(s3, s3_server.access, landing, days, tmp_path, stores=5)
     assert (again.files, again.written, again.bytes) == (10, 0, first.bytes)
     s3.delete_object(Bucket=name, Key=min(objects))
-    repaired = land_days(s3, s3_server, landing, days, tmp_path, stores=5)
+    repaired = land_days(s3, s3_server.access, landing, days, tmp_path, stores=5)
     assert (repaired.files, repaired.written) == (10, 1)
     assert objects_in(s3, name) == objects
     assert list(tmp_path.iterdir()) == []  # the buffers were of no more use

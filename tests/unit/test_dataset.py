@@ -247,3 +247,11 @@ def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     good, bad = read_datasets(tmp_path / "none")
     assert good == []
     assert "is not a folder" in str(bad[0][1])
+
+
+def test_a_failure_hook_that_is_no_function_is_refused(tmp_path: Path) -> None:
+    assert read(tmp_path, text(more="run: {on_failure: alerts.tell}")).run.on_failure
+    message = refusal(tmp_path, text(more="run: {on_failure: tell me}"))
+    assert "run.on_failure: 'tell me' is not a function: write it as package.module.function" in (
+        message
+    )

@@ -14,11 +14,11 @@ from typing import Any
 from landfall import retail
 from landfall.edge.clock import SetClock
 from landfall.edge.config import EdgeConfig
-from landfall.edge.simulate import local_config, local_credentials, of_store
+from landfall.edge.simulate import credentials, of_store, writer_config
 from landfall.edge.writer import EdgeWriter
 from landfall.errors import Unreachable
 from landfall.listing import split_uri
-from landfall.local_s3 import LocalS3
+from landfall.s3_access import S3Access
 
 _PATH = "region={store_region}/date={date}/batch_{unix}_{count}_{writer}.parquet"
 _SHIP_SECONDS = 60.0
@@ -36,7 +36,7 @@ class Landed:
 
 def land_days(
     client: Any,
-    server: LocalS3,
+    access: S3Access,
     landing: str,
     days: Sequence[date],
     home: Path,
@@ -48,8 +48,8 @@ def land_days(
     before = _present(client, landing, days)
     missing = [store for store in names if not _has_all(before, store, days)]
     home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home) as folder, local_credentials(server):
-        config = local_config(server, Path(folder), landing=landing, path=_PATH)
+    with tempfile.TemporaryDirectory(dir=home) as folder, credentials(access):
+        config = writer_config(access, Path(folder), landing=landing, path=_PATH)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda store: _write(of_store(config, store), store, days), missing))
     after = _present(client, landing, days) if missing else before

@@ -24,7 +24,7 @@ from landfall.edge.run import stopped_by_signals
 from landfall.edge.status import EdgeStatus, read_status
 from landfall.edge.writer import EdgeWriter, Stopping
 from landfall.errors import ConfigError
-from landfall.local_s3 import LocalS3
+from landfall.s3_access import S3Access
 from landfall.settings import Settings
 
 LANDING = "s3://landing"
@@ -89,21 +89,22 @@ def run_simulation(
         statuses, done = _run(simulation, config)
     else:
         server = local_s3.start(settings.s3_dir)
-        with local_credentials(server):
-            statuses, done = _run(simulation, local_config(server, settings.home / "edge/simulate"))
+        with credentials(server.access):
+            folder = settings.home / "edge/simulate"
+            statuses, done = _run(simulation, writer_config(server.access, folder))
     _show(console, statuses, time.monotonic() - begun)
     return 0 if done else 1
 
 
-def local_config(
-    server: LocalS3, buffers: Path, *, landing: str = LANDING, path: str = DEFAULT_PATH
+def writer_config(
+    access: S3Access, buffers: Path, *, landing: str = LANDING, path: str = DEFAULT_PATH
 ) -> EdgeConfig:
-    """Writers of sales to a landing on the local S3 server."""
+    """Writers of sales to a landing."""
     return EdgeConfig(
         columns=retail.COLUMNS,
         required=("transaction_id", "event_at"),
         outputs=(
-            Output(s3=landing, endpoint=server.endpoint, region=local_s3.REGION, max_in_flight=1),
+            Output(s3=landing, endpoint=access.endpoint, region=access.region, max_in_flight=1),
         ),
         path=path,
         buffer=BufferConfig(folder=buffers),
@@ -118,9 +119,10 @@ def of_store(config: EdgeConfig, store: str) -> EdgeConfig:
 
 
 @contextmanager
-def local_credentials(server: LocalS3) -> Iterator[None]:
-    """The server's keys where a writer looks for them, in this process only."""
-    keys = {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
+def credentials(access: S3Access) -> Iterator[None]:
+    """The keys where a writer looks for them, in this process only."""
+    assert access.access_key and access.secret_key
+    keys = {"AWS_ACCESS_KEY_ID": access.access_key, "AWS_SECRET_ACCESS_KEY": access.secret_key}
     before = {name: os.environ.get(name) for name in (*keys, "AWS_SESSION_TOKEN")}
     os.environ.update(keys)
     os.environ.pop("AWS_SESSION_TOKEN", None)

@@ -1,0 +1,3 @@
+"""The dev stack of docker-compose.yaml on this machine, without containers."""
+
+from __future__ import annotations
