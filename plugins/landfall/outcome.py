@@ -81,5 +81,6 @@ def _record(
         source_uri=dataset.source.uri,
         error=text,
         secrets=warehouse.secrets,
+        mode=dataset.load.mode,
     )
     record_end(warehouse, destination, dataset.load.ledger, row)
