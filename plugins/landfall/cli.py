@@ -150,7 +150,10 @@ def s3(arguments: argparse.Namespace, settings: Settings, console: Console) -> i
 
 def demo(arguments: argparse.Namespace, settings: Settings, console: Console) -> int:
     from landfall.demo import run_demo
+    from landfall.demo_taxi import DATASET, run_taxi_demo
 
+    if arguments.dataset == DATASET:
+        return run_taxi_demo(settings, console, verbose=arguments.verbose)
     return run_demo(settings, console, verbose=arguments.verbose)
 
 
@@ -234,7 +237,14 @@ def _parser() -> argparse.ArgumentParser:
     made = add("s3", s3, "the local S3 server; prints its endpoint")
     made.add_argument("action", choices=["start", "stop", "status"])
     made.add_argument("--show-secret", action="store_true", help="print the secret key too")
-    made = add("demo", demo, "land three days of sales and load one of them", as_json=False)
+    made = add("demo", demo, "land example data and load it, step by step", as_json=False)
+    made.add_argument(
+        "dataset",
+        nargs="?",
+        choices=["retail_transactions", "taxi_trips"],
+        default="retail_transactions",
+        help="retail_transactions: one of three days replaced; taxi_trips: a month upserted",
+    )
     made.add_argument("-v", "--verbose", action="store_true", help="show Airflow's log")
     return parser
 

@@ -149,12 +149,15 @@ def show_history(console: Console, history: History) -> None:
 
 
 def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> None:
+    upserts = any(run.mode == "upsert" for run in runs)
     columns = ["run at (UTC)", "partition", "status", "rows", "read", "filtered", "duplicates",
                "deleted", "files", "seconds"]  # fmt: skip
-    drawn = table(title, columns, columns[3:])
+    more = ["inserted", "updated", "late", "rejected", "total", "watermark"] if upserts else []
+    drawn = table(title, [*columns, *more], [*columns[3:], *more[:-1]])
     for run in runs:
         ended = str(run.status or "loaded")
         took = run.finished_at - run.started_at if run.finished_at and run.started_at else None
+        counts = (run.rows_inserted, run.rows_updated, run.rows_late, run.rows_rejected)
         drawn.add_row(
             moment(run.run_at),
             run.load_partition or "(all)",
@@ -162,6 +165,7 @@ def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> Non
             *map(number, (run.row_count, run.rows_read, run.rows_filtered)),
             *map(number, (run.rows_deduplicated, run.rows_deleted, run.files)),
             f"{took.total_seconds():.1f}" if took else "",
+            *((*map(number, (*counts, run.total_rows)), run.watermark or "") if upserts else ()),
         )
     console.print(drawn)
     if not runs:
