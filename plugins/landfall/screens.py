@@ -108,7 +108,9 @@ def _upsert_facts(plan: Plan) -> list[tuple[str, str]]:
         return []
     stored = mark.watermark or "none yet: everything is new"
     begin, end = mark.read_from or "the beginning", mark.until or "the end"
-    opened = f"{mark.opens} of {mark.listed} files; the others were read to their end"
+    why = "hold no row of the range" if mark.replay else "were read to their end"
+    others = f"; the others {why}" if mark.opens < mark.listed else ""
+    opened = f"{mark.opens} of {mark.listed} files{others}"
     return [
         ("watermark", f"{stored} ({mark.column}, pipeline {mark.pipeline})"),
         ("replays" if mark.replay else "range", f"from {begin} until {end}"),
