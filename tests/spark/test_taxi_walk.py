@@ -56,7 +56,12 @@ class Walk:
         reading = plan_reading(dataset.upsert, known, listing, conf, now)
         if not reading.files:
             return None
-        spec = self.landing.spec({}, source_uri=dataset.source.uri, select=dataset.transform.select)
+        spec = self.landing.spec(
+            {},
+            dataset=dataset.dataset,
+            source_uri=dataset.source.uri,
+            select=dataset.transform.select,
+        )
         part = reading.spec_part(dataset, spec.files_uri)
         key = spec.files_uri.removeprefix("s3://stage/")
         body = files_to_json(reading.files).encode()
