@@ -226,7 +226,9 @@ def _parser() -> argparse.ArgumentParser:
     made = add("plan", plan, "dry run: what a run would read, delete and insert")
     made.add_argument("dataset", metavar="DATASET")
     made.add_argument("date", nargs="?", metavar="DATE", help="default: yesterday (UTC)")
-    made.add_argument("--conf", metavar="JSON", help='as a trigger\'s: {"partition": {…}}')
+    made.add_argument(
+        "--conf", metavar="JSON", help='as a trigger\'s: {"partition": {…}}, {"until": …}'
+    )
     made = add("status", status, "which partitions are loaded, and each dataset's last run")
     made.add_argument("dataset", nargs="?", metavar="DATASET")
     made = add("history", history, "the runs of a dataset; with a partition, its source files")

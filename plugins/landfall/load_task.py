@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -18,7 +18,7 @@ from landfall.manifest import MANIFEST_NAME, Manifest
 from landfall.outcome import ending, run_info, warehouse_of
 from landfall.partition import Partition
 from landfall.sql import Destination
-from landfall.stage import read_stage_object, stage_store
+from landfall.stage import attempt_time, read_stage_object, stage_store
 from landfall.templates import Templates
 
 if TYPE_CHECKING:
@@ -132,10 +132,16 @@ def _common(manifest: Manifest, result: LoadResult) -> dict[str, Any]:
 
 
 def _tidy(dataset: Dataset, manifest_uri: str) -> None:
-    """Remove this partition's older attempts; the loaded one stays, for a rerun of the load."""
+    """Remove this partition's older attempts; the loaded one stays, for a rerun of the load.
+
+    An upsert's attempts do not replace each other: one may still wait to be loaded, so those of the
+    last day stay.
+    """
     attempt_uri = manifest_uri.removesuffix(f"/{MANIFEST_NAME}")
     store, key = stage_store(dataset, attempt_uri)
     parent, _, current = key.rpartition("/")
+    if dataset.upsert is not None:
+        current = min(current, attempt_time(datetime.now(UTC) - timedelta(days=1)))
     try:
         for attempt in store.folders(f"{parent}/"):
             if attempt < current:  # attempts are named by the time they began

@@ -7,7 +7,7 @@ import re
 import tempfile
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,16 +26,15 @@ from landfall.manifest import Deduplicate, Manifest, StageSpec, files_to_json
 from landfall.outcome import ending, warehouse_of
 from landfall.partition import Partition
 from landfall.readiness import not_ready
+from landfall.reading import Reading, plan_reading, read_known, refuse_range
 from landfall.s3 import S3Store
 from landfall.s3_access import SOURCE_ENV, STAGE_ENV
 from landfall.settings import load_settings
-from landfall.stage import read_stage_object, write_stage_object
+from landfall.stage import attempt_time, read_stage_object, write_stage_object
 from landfall.templates import Templates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-    from landfall.reading import Reading
 
 _ERROR_LINE = re.compile(r"landfall-error: (\{.*\})")
 # What the Spark job imports of the library; it needs nothing but the standard library and pyspark.
@@ -165,8 +164,11 @@ class StagePartition(SparkSubmitOperator):
     def execute(self, context: Context) -> str:  # type: ignore[override]
         with ending(self.dataset, self.partition, context):
             spec = self._spec(context)
-            if self.dataset.upsert is not None:
-                reading = self._reading(context)
+            conf = getattr(context.get("dag_run"), "conf", None)
+            if self.dataset.upsert is None:
+                refuse_range(conf)
+            else:
+                reading = self._reading(conf)
                 if not reading.files:
                     return self._publish_nothing(spec, reading)
                 part = reading.spec_part(self.dataset, spec.files_uri)
@@ -184,7 +186,7 @@ class StagePartition(SparkSubmitOperator):
     def _spec(self, context: Context) -> StageSpec:
         dataset, transform = self.dataset, self.dataset.transform
         partition = Partition.of(self.partition, dataset.source.types)
-        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+        moment = attempt_time(datetime.now(UTC))
         wanted = transform.deduplicate
         return StageSpec(
             dataset=dataset.dataset,
@@ -201,17 +203,15 @@ class StagePartition(SparkSubmitOperator):
             target_file_bytes=dataset.spark.target_file_mb * 1024 * 1024,
         )
 
-    def _reading(self, context: Context) -> Reading:
+    def _reading(self, conf: Mapping[str, Any] | None) -> Reading:
         """What this run opens: the watermark is read first, so that no file can slip between."""
-        from landfall.reading import plan_reading, read_known
-
         dataset = self.dataset
         assert dataset.upsert is not None
         partition = Partition.of(self.partition, dataset.source.types)
         known = read_known(warehouse_of(dataset), dataset, partition)
         now = datetime.now(UTC)
         listing = list_landing(dataset, self.partition)
-        reading = plan_reading(dataset.upsert, known, listing, context["dag_run"].conf, now)
+        reading = plan_reading(dataset.upsert, known, listing, conf, now)
         self.log.info(
             "Watermark %s; reads from %s until %s%s; opens %d of %d files",
             *(reading.watermark, reading.late_before or reading.start, reading.until),

@@ -203,3 +203,48 @@ def test_an_upsert_runs_one_at_a_time_unless_asked(chain: Chain) -> None:
     assert build_dag(chain.dataset).max_active_runs == 1
     asked = chain.dataset.run.model_validate({"max_active_runs": 3})
     assert build_dag(chain.dataset.model_copy(update={"run": asked})).max_active_runs == 3
+
+
+def test_plan_and_status_speak_of_the_watermark(
+    chain: Chain, put: Callable[..., None], tmp_path: Path
+) -> None:
+    from rich.console import Console
+
+    from landfall import screens
+    from landfall.plan import make_plan
+    from landfall.settings import load_settings
+    from landfall.status import statuses
+
+    def shown(show: Callable[..., None], what: Any) -> str:
+        console = Console(file=io.StringIO(), width=160)
+        show(console, what)
+        return console.file.getvalue()  # type: ignore[attr-defined]
+
+    settings, dataset = load_settings(), chain.dataset
+    root = dataset.source.uri.removeprefix("s3://landing/")
+    put(f"{root}/a.parquet", [10])
+    first = make_plan(dataset, "2026-01-01", settings)
+    assert first.watermark is not None
+    assert (first.watermark.watermark, first.watermark.opens) == (None, 1)
+    assert 'PRIMARY KEY ("id")' in first.statements[0]
+    assert 'ON CONFLICT ("id") DO UPDATE' in first.statements[-1]
+    load_first(chain, tmp_path)
+
+    second = make_plan(dataset, "2026-01-01", settings)
+    assert "none of 1 files: no Spark job" in shown(screens.show_plan, second)
+    assert second.to_json()["watermark"]["watermark"] == "10"
+    replay = make_plan(dataset, "2026-01-01", settings, {"from": 3, "until": 20})
+    assert "from 3 until 20" in shown(screens.show_plan, replay)
+
+    (status,) = found = statuses([dataset], settings)
+    assert (status.watermarks[0].last_watermark, status.total_rows) == ("10", 1)
+    assert "until 10" in shown(screens.show_statuses, found)
+
+
+def test_a_range_for_a_dataset_without_watermark_is_refused(chain: Chain) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    plain = chain.dataset.load.model_validate({"destination": EVENTS.text})
+    chain.operator.dataset = chain.dataset.model_copy(update={"load": plain})
+    with pytest.raises(AirflowFailException, match=r"conf\.until: only datasets with load\.mode"):
+        chain.stage(until="2026-01-01")
