@@ -57,10 +57,7 @@ def load_partition(
         raise AirflowSkipException(f"A newer stage of {result.partition} is loaded already.")
     summary = _summary(manifest, result)
     context["outlet_events"][table].extra = summary
-    log.info(
-        "Loaded %s rows of %s into %s (%s deleted before)",
-        *(result.row_count, result.partition, dataset.load.destination, result.rows_deleted),
-    )
+    _say(dataset, manifest, result)
     return summary
 
 
@@ -94,7 +91,45 @@ def _refuse_another_partition(manifest: Manifest, wanted: Partition) -> None:
         )
 
 
+def _say(dataset: Dataset, manifest: Manifest, result: LoadResult) -> None:
+    part, counts, table = manifest.upsert, result.counts, dataset.load.destination
+    if part is None or counts is None:
+        log.info(
+            "Loaded %s rows of %s into %s (%s deleted before)",
+            *(result.row_count, result.partition, table, result.rows_deleted),
+        )
+        return
+    log.info(
+        "Loaded %s rows into %s: %s inserted, %s updated, %s deleted, %s late, %s rejected; "
+        "the table has %s rows, the watermark is %s",
+        *(result.row_count, table, counts.inserted, counts.updated, counts.deleted),
+        *(part.rows_late, manifest.rows_rejected, counts.total, result.watermark),
+    )
+    if manifest.rows_rejected:
+        log.warning("%s rows were rejected: see the table ingest_rejects", manifest.rows_rejected)
+
+
 def _summary(manifest: Manifest, result: LoadResult) -> dict[str, Any]:
+    """What the asset event says of the run."""
+    part, counts = manifest.upsert, result.counts
+    if part is not None and counts is not None:
+        upserted = {
+            "rows_loaded": result.row_count,
+            "rows_inserted": counts.inserted,
+            "rows_updated": counts.updated,
+            "rows_unchanged": counts.unchanged,
+            "rows_late": part.rows_late,
+            "rows_rejected": manifest.rows_rejected,
+            "rows_outside": part.rows_outside,
+            "total_rows": counts.total,
+            "watermark": result.watermark,
+            "replay": part.replay,
+        }
+        return {**_common(manifest, result), **upserted}
+    return _common(manifest, result)
+
+
+def _common(manifest: Manifest, result: LoadResult) -> dict[str, Any]:
     return {
         "partition": result.partition,
         "rows": result.row_count,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from landfall.dataset import Dataset
 from landfall.errors import ConfigError, LandfallError
-from landfall.listing import Listing, SourceFile, find_files, split_uri
+from landfall.listing import Listing, SourceFile, list_source, split_uri
 from landfall.partition import KeyType, Partition
+from landfall.plan_upsert import WatermarkPlan, plan_upsert, upsert_statements
 from landfall.readiness import not_ready
 from landfall.settings import Settings
 from landfall.sql import Destination, literal
@@ -55,10 +56,13 @@ class Plan:
     schema_note: str | None
     refusal: str | None
     statements: tuple[str, ...]
+    watermark: WatermarkPlan | None = None
+    """Of an upsert; `files` are then those that it would open."""
 
     def to_json(self) -> dict[str, Any]:
         files = [{"key": f.key, "size": f.size, "etag": f.etag} for f in self.files]
-        return {**self.__dict__, "files": files}
+        mark = None if self.watermark is None else asdict(self.watermark)
+        return {**self.__dict__, "files": files, "watermark": mark}
 
 
 def make_plan(
@@ -70,14 +74,14 @@ def make_plan(
 
     partition = _partition(dataset, ds, conf)
     source = dataset.source
-    bucket, root = split_uri(source.uri)
+    bucket, _ = split_uri(source.uri)
     client = s3_client(source.connection, source.region)
     store = S3Store(client, bucket, connection=source.connection)
-    listing = find_files(store, root, partition, source.files)
+    listing = list_source(store, source.uri, partition, source.files)
     access = s3_access(source.connection, source.region)
     warehouse = reading_warehouse(dataset, settings)
     with warehouse.connect(_database(dataset), read_only=True) as con:
-        return _plan(dataset, ds, partition, listing, warehouse, con, access)
+        return _plan(dataset, ds, partition, listing, warehouse, con, access, conf)
 
 
 def reading_warehouse(dataset: Dataset, settings: Settings) -> Warehouse:
@@ -114,15 +118,22 @@ def _plan(
     warehouse: Warehouse,
     con: DuckDBPyConnection,
     access: S3Access,
+    conf: Mapping[str, Any] | None,
 ) -> Plan:
     from landfall.schema import TableColumn
     from landfall.sql import count_partition, describe_table
 
     destination = Destination.parse(dataset.load.destination)
     table = [TableColumn(*row) for row in con.execute(*describe_table(destination)).fetchall()]
-    counted = con.execute(*count_partition(destination, partition)).fetchone() if table else None
+    waits_for = not_ready(listing, dataset.source.ready, datetime.now(UTC))
+    mark, refused, counted = None, None, None
+    if dataset.upsert is not None:
+        mark, listing, refused = plan_upsert(con, dataset, partition, listing, conf)
+    elif table:
+        counted = con.execute(*count_partition(destination, partition)).fetchone()
     stage = _source_columns(con, dataset, partition, listing, access) if listing.files else []
     changes, refusal, added, inserted = _schema(dataset, table, stage)
+    refusal = refused or refusal
     return Plan(
         dataset=dataset.dataset,
         date=ds,
@@ -130,7 +141,7 @@ def _plan(
         source=dataset.source.uri,
         files=listing.files,
         bytes=listing.bytes,
-        waits_for=not_ready(listing, dataset.source.ready, datetime.now(UTC)),
+        waits_for=waits_for,
         destination=destination.text,
         warehouse=warehouse.describe(),
         table_exists=bool(table),
@@ -138,9 +149,10 @@ def _plan(
         schema_changes=changes,
         schema_note=_note(dataset),
         refusal=refusal,
-        statements=_statements(destination, partition, bool(table), added, inserted)
+        statements=_statements(dataset, partition, bool(table), added, inserted)
         if stage and not refusal
         else (),
+        watermark=mark,
     )
 
 
@@ -222,7 +234,7 @@ def _keys_beside(dataset: Dataset, selected: Mapping[str, str]) -> list[str]:
 
 
 def _statements(
-    destination: Destination,
+    dataset: Dataset,
     partition: Partition,
     table_exists: bool,
     added: list[tuple[str, str]],
@@ -230,6 +242,10 @@ def _statements(
 ) -> tuple[str, ...]:
     from landfall import sql
 
+    destination = Destination.parse(dataset.load.destination)
+    if dataset.upsert is not None:
+        upserts = upsert_statements(dataset, _STAGED, added, inserted, table_exists)
+        return tuple(_shown(*statement) for statement in upserts)
     if table_exists:
         statements = [sql.add_column(destination, name, kind) for name, kind in added]
     elif added:

@@ -103,6 +103,10 @@ def show_plan(console: Console, plan: Plan) -> None:
     facts.add_column(overflow="fold")
     count = f"{len(plan.files)} file{'' if len(plan.files) == 1 else 's'}, {size(plan.bytes)}"
     _, prefix = split_uri(plan.source)
+    acts = _upsert_facts(plan) or [
+        ("deletes", _deletes(plan)),
+        ("inserts into", f"{plan.destination} ({plan.warehouse})"),
+    ]
     rows = [
         ("run", f"{plan.dataset}, {plan.date}"),
         ("partition", plan.partition),
@@ -112,8 +116,7 @@ def show_plan(console: Console, plan: Plan) -> None:
         if len(plan.files) > SHOWN_FILES
         else None,
         ("not ready", plan.waits_for) if plan.waits_for else None,
-        ("deletes", _deletes(plan)),
-        ("inserts into", f"{plan.destination} ({plan.warehouse})"),
+        *acts,
         *(("schema", change) for change in plan.schema_changes),
         None if plan.schema_changes or not plan.files else ("schema", "no change"),
         ("note", plan.schema_note) if plan.schema_note else None,
@@ -138,6 +141,23 @@ def _deletes(plan: Plan) -> str:
     return f"{number(plan.rows_deleted)} row{'' if plan.rows_deleted == 1 else 's'}"
 
 
+def _upsert_facts(plan: Plan) -> list[tuple[str, str]]:
+    mark = plan.watermark
+    if mark is None:
+        return []
+    stored = mark.watermark or "none yet: everything is new"
+    begin, end = mark.read_from or "the beginning", mark.until or "the end"
+    why = "hold no row of the range" if mark.replay else "were read to their end"
+    others = f"; the others {why}" if mark.opens < mark.listed else ""
+    opened = f"{mark.opens} of {mark.listed} files{others}"
+    return [
+        ("watermark", f"{stored} ({mark.column}, pipeline {mark.pipeline})"),
+        ("replays" if mark.replay else "range", f"from {begin} until {end}"),
+        ("opens", opened if mark.opens else f"none of {mark.listed} files: no Spark job"),
+        ("upserts into", f"{plan.destination} ({plan.warehouse})"),
+    ]
+
+
 def show_statuses(console: Console, statuses: Sequence[DatasetStatus]) -> None:
     columns = ["dataset", "destination", "partitions", "rows", "last run (UTC)", "for", "status"]
     rows: list[dict[str, str | Text]] = []
@@ -147,10 +167,10 @@ def show_statuses(console: Console, statuses: Sequence[DatasetStatus]) -> None:
         cells = (
             status.dataset,
             status.destination,
-            "" if status.problem else number(len(status.partitions)),
-            "" if status.problem else number(sum(p.rows for p in status.partitions)),
+            "" if status.problem or status.watermarks else number(len(status.partitions)),
+            "" if status.problem else number(_rows(status)),
             moment(run.run_at)[:-3] if run else "",
-            (run.load_partition or "(all)") if run else "",
+            _of(status),
             Text("unknown", style="red")
             if status.problem
             else Text(ended, style=_COLOURS.get(ended, "")),
@@ -163,6 +183,35 @@ def show_statuses(console: Console, statuses: Sequence[DatasetStatus]) -> None:
             line(console, "✗", "red", f"{status.dataset}: {status.problem}")
     if len(statuses) == 1 and statuses[0].partitions:
         _show_partitions(console, statuses[0])
+    if len(statuses) == 1 and statuses[0].watermarks:
+        _show_watermarks(console, statuses[0])
+
+
+def _rows(status: DatasetStatus) -> int | None:
+    """Of an upsert the table's, as the last load left it."""
+    if status.watermarks:
+        return status.total_rows
+    return sum(state.rows for state in status.partitions)
+
+
+def _of(status: DatasetStatus) -> str:
+    """What the last run was of: how far an upsert is, or which partition it replaced."""
+    run = status.last_run
+    if len(status.watermarks) == 1:
+        return f"until {status.watermarks[0].last_watermark or 'nothing'}"
+    return (run.load_partition or "(all)") if run else ""
+
+
+def _show_watermarks(console: Console, status: DatasetStatus) -> None:
+    drawn = table("\nRead until now", ["pipeline", "column", "watermark", "updated at (UTC)"])
+    for row in status.watermarks:
+        drawn.add_row(
+            row.pipeline_name,
+            row.watermark_column,
+            row.last_watermark or "nothing yet",
+            moment(row.updated_at),
+        )
+    console.print(drawn)
 
 
 def _show_partitions(console: Console, status: DatasetStatus) -> None:
@@ -184,12 +233,16 @@ def show_history(console: Console, history: History) -> None:
 
 
 def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> None:
+    upserts = any(run.mode == "upsert" for run in runs)
     columns = ["run at (UTC)", "partition", "status", "rows", "read", "filtered", "duplicates",
                "deleted", "files", "seconds"]  # fmt: skip
+    if upserts:
+        columns += ["inserted", "updated", "late", "rejected", "total", "watermark"]
     rows: list[dict[str, str | Text]] = []
     for run in runs:
         ended = str(run.status or "loaded")
         took = run.finished_at - run.started_at if run.finished_at and run.started_at else None
+        counts = (run.rows_inserted, run.rows_updated, run.rows_late, run.rows_rejected)
         cells: tuple[str | Text, ...] = (
             moment(run.run_at),
             run.load_partition or "(all)",
@@ -197,13 +250,17 @@ def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> Non
             *map(number, (run.row_count, run.rows_read, run.rows_filtered)),
             *map(number, (run.rows_deduplicated, run.rows_deleted, run.files)),
             f"{took.total_seconds():.1f}" if took else "",
+            *((*map(number, (*counts, run.total_rows)), run.watermark or "") if upserts else ()),
         )
         rows.append(dict(zip(columns, cells, strict=True)))
     if not runs:
         console.print(Text("No run yet.", style="dim"))
         return
     spare = ["files", "seconds", "duplicates", "filtered", "deleted", "read"]
-    print_table(console, title, rows, columns, numbers=columns[3:], spare=spare)
+    if upserts:
+        spare += ["rejected", "late", "total", "partition", "updated", "inserted"]
+    numbers = [name for name in columns[3:] if name != "watermark"]
+    print_table(console, title, rows, columns, numbers=numbers, spare=spare)
     for run in runs:
         if run.error:
             line(console, "✗", "red", f"{moment(run.run_at)}: {run.error}")

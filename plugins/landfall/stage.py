@@ -53,3 +53,8 @@ def stage_store(dataset: Dataset, uri: str) -> tuple[S3Store, str]:
 def read_stage_object(dataset: Dataset, uri: str) -> str | None:
     store, key = stage_store(dataset, uri)
     return store.read_text(key)
+
+
+def write_stage_object(dataset: Dataset, uri: str, text: str) -> None:
+    store, key = stage_store(dataset, uri)
+    store.write_text(key, text)

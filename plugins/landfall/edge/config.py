@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from landfall.dataset import Identifier, S3Uri
+from landfall.dataset_fields import Identifier, S3Uri
 from landfall.dataset_files import problems, read_mapping
 from landfall.edge.column_types import TypeText, check_type
 from landfall.edge.path import DATE, PathTemplate
