@@ -90,7 +90,7 @@ def test_quantities_are_as_people_write_them(tmp_path: Path) -> None:
     assert (config.buffer.retention, config.buffer.max_bytes) == (172_800, 2**30)
 
 
-def test_the_defaults_are_those_of_the_issue(tmp_path: Path) -> None:
+def test_the_defaults_suit_a_store(tmp_path: Path) -> None:
     config = read(tmp_path, "outputs: [{s3: 's3://landing'}]")
     assert (config.batch.count, config.batch.age) == (1000, 10)
     assert config.outputs[0].max_in_flight == 4

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from landfall.edge.journal import SourceState
@@ -13,6 +13,7 @@ def origin(number: int) -> Origin:
     return Origin("till", number * STEP, (number + 1) * STEP)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(st.data())
 def test_whenever_a_run_dies_every_record_becomes_durable_once(data: st.DataObject) -> None:
     """Records go to one of three batches, batches close in any order, and runs end anywhere."""
