@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,21 @@ from landfall import local_s3
 from landfall.local_s3 import LocalS3
 
 
+def pytest_configure() -> None:
+    """A run that is told to end stops what it started, as after Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Commands tested in this process would set it too late, once another test has loaded Airflow.
+    os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "ERROR"
+
+
+PUBLIC = "us-prd-motherduck-open-datasets"
+"""Stands in for the bucket of the same name: anybody may read it."""
+
+
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalS3]:
     directory: Path = tmp_path_factory.mktemp("s3-server")
-    server = local_s3.start(directory)
+    server = local_s3.start(directory, buckets=("landing", "stage", "locked", PUBLIC))
     yield server
     local_s3.stop(directory)
 
@@ -32,3 +46,16 @@ def s3(s3_server: LocalS3) -> Any:
         aws_secret_access_key=s3_server.secret_key,
         region_name="us-east-1",
     )
+
+
+@pytest.fixture(scope="session")
+def public_bucket(s3: Any) -> str:
+    statement = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": ["s3:GetObject", "s3:ListBucket"],
+        "Resource": [f"arn:aws:s3:::{PUBLIC}", f"arn:aws:s3:::{PUBLIC}/*"],
+    }
+    policy = {"Version": "2012-10-17", "Statement": [statement]}
+    s3.put_bucket_policy(Bucket=PUBLIC, Policy=json.dumps(policy))
+    return PUBLIC

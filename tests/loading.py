@@ -1,8 +1,10 @@
-"""Stages made by DuckDB itself, and a warehouse that fails where a test wants it to."""
+"""Stages made by DuckDB itself, and other writers of the same database."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -123,44 +125,6 @@ def states(warehouse: Warehouse) -> list[PartitionState]:
         return ledger.partitions(con, DESTINATION)
 
 
-class Watched:
-    """A connection whose every statement is shown to `before` and `after`, which may raise."""
-
-    def __init__(
-        self, con: Any, before: Callable[[str], None], after: Callable[[str], None]
-    ) -> None:
-        self._con, self._before, self._after = con, before, after
-
-    def execute(self, text: str, parameters: Any = None) -> Any:
-        self._before(text)
-        result = self._con.execute(text, parameters) if parameters else self._con.execute(text)
-        self._after(text)
-        return result
-
-    def close(self) -> None:
-        self._con.close()
-
-
-def _nothing(_: str) -> None:
-    return None
-
-
-class WatchedWarehouse(DuckDBWarehouse):
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        before: Callable[[str], None] = _nothing,
-        after: Callable[[str], None] = _nothing,
-    ) -> None:
-        super().__init__(directory)
-        self.before, self.after = before, after
-
-    def _open(self, database: str, *, read_only: bool) -> Any:
-        con = super()._open(database, read_only=read_only)
-        return Watched(con, self.before, self.after)
-
-
 class SharedWarehouse(DuckDBWarehouse):
     """Threads of one process on one database: what MotherDuck is to several workers."""
 
@@ -177,3 +141,26 @@ class SharedWarehouse(DuckDBWarehouse):
             yield
         finally:
             self._shared.close()
+
+
+_HOLD = """
+import sys, duckdb
+con = duckdb.connect(sys.argv[1])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def holding(file: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the file as its writer; it ends when its input does."""
+    command = [sys.executable, "-c", _HOLD, str(file)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()

@@ -18,6 +18,7 @@ from rich.text import Text
 from landfall import screens
 from landfall.dataset import Dataset
 from landfall.dataset_files import read_datasets, read_files
+from landfall.edge.commands import add_edge
 from landfall.errors import ConfigError, LandfallError
 from landfall.local_s3 import LocalS3Error
 from landfall.settings import Settings, load_settings
@@ -254,6 +255,7 @@ def _parser() -> argparse.ArgumentParser:
     made = add("s3", s3, "the local S3 server; prints its endpoint")
     made.add_argument("action", choices=["start", "stop", "status"])
     made.add_argument("--show-secret", action="store_true", help="print the secret key too")
+    add_edge(commands)
     made = add("demo", demo, "land three days of sales and load one of them", as_json=False)
     made.add_argument("-v", "--verbose", action="store_true", help="show Airflow's log")
     made = add("sample", sample, "make the buckets and land sample sales", as_json=False)
@@ -264,10 +266,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
 
 
 if __name__ == "__main__":

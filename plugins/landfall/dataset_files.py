@@ -52,6 +52,17 @@ def dataset_paths(directory: Path) -> list[Path]:
 
 def read_dataset(path: Path) -> DatasetFile:
     """The dataset in one file, or a ConfigError that names file, key and fix."""
+    document = read_mapping(path, examples="dags/datasets/")
+    try:
+        return DatasetFile(path=path, dataset=Dataset.model_validate(document))
+    except ValidationError as error:
+        raise ConfigError(
+            problems(error, Dataset, described_in="docs/datasets.md"), where=str(path)
+        ) from None
+
+
+def read_mapping(path: Path, *, examples: str) -> dict[Any, Any]:
+    """The keys of a YAML file; a ConfigError says why it has none and where examples are."""
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506
     except OSError as error:
@@ -62,13 +73,9 @@ def read_dataset(path: Path) -> DatasetFile:
         raise ConfigError(
             "holds no keys.",
             where=str(path),
-            fix="start from one of the examples in dags/datasets/.",
+            fix=f"start from one of the examples in {examples}.",
         )
-    try:
-        return DatasetFile(path=path, dataset=Dataset.model_validate(document))
-    except ValidationError as error:
-        problems = "; ".join(_problem(detail) for detail in error.errors())
-        raise ConfigError(problems, where=str(path)) from None
+    return document
 
 
 def read_datasets(directory: Path) -> tuple[list[DatasetFile], list[tuple[Path, ConfigError]]]:
@@ -139,12 +146,17 @@ def _fixed(dataset: Dataset, key: str) -> set[Value] | None:
     return {parse_value(hive_unescape(v), source.key_type(key), key=key) for v in values}
 
 
-def _problem(detail: ErrorDetails) -> str:
+def problems(error: ValidationError, model: type[BaseModel], *, described_in: str) -> str:
+    """All that is wrong with a file of this model: each key, and its fix."""
+    return "; ".join(_problem(detail, model, described_in) for detail in error.errors())
+
+
+def _problem(detail: ErrorDetails, model: type[BaseModel], described_in: str) -> str:
     location = ".".join(str(part) for part in detail["loc"] if not _is_union_branch(part))
     if detail["type"] == "extra_forbidden":
-        return f"unknown key {location!r}.{_did_you_mean(detail['loc'])}"
+        return f"unknown key {location!r}.{_did_you_mean(detail['loc'], model)}"
     if detail["type"] == "missing":
-        return f"the key {location!r} is missing. Fix: add it (docs/datasets.md describes it)."
+        return f"the key {location!r} is missing. Fix: add it ({described_in} describes it)."
     message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "enum" or detail["type"].endswith("_type"):
         message = f"{message} (it is {detail['input']!r})"
@@ -155,11 +167,11 @@ def _is_union_branch(part: int | str) -> bool:
     return part in ("str", "list[str]", "[key]")
 
 
-def _did_you_mean(location: tuple[int | str, ...]) -> str:
+def _did_you_mean(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
     *parents, unknown = location
-    model: type[BaseModel] = Dataset
     for parent in parents:
-        model = _model_of(model.model_fields[str(parent)].annotation) or model
+        if isinstance(parent, str):  # a number is a place in a list, whose items share one model
+            model = _model_of(model.model_fields[parent].annotation) or model
     names = list(model.model_fields)
     close = get_close_matches(str(unknown), names, n=1)
     if close:

@@ -21,12 +21,11 @@ from landfall import local_s3, screens
 from landfall.dataset import Dataset
 from landfall.dataset_files import read_dataset
 from landfall.errors import TransientError
-from landfall.listing import split_uri
 from landfall.local_s3 import LocalS3
-from landfall.retail import Landed, land
 from landfall.settings import Settings
 
 if TYPE_CHECKING:
+    from landfall.edge.demo_days import Landed
     from landfall.ledger import LedgerRow
 
 DATASET = "retail_transactions"
@@ -65,7 +64,7 @@ def run_demo(settings: Settings, console: Console, *, verbose: bool = False) -> 
         server = local_s3.start(settings.s3_dir)
         say(server.endpoint)
     with _step(console, f"landing of {len(DAYS)} days") as say:
-        landed = _land(dataset, server)
+        landed = _land(dataset, server, settings)
         kept = "" if landed.written else ", there already"
         say(f"{landed.files} files, {screens.size(landed.bytes)}{kept}")
     with _step(console, f"airflow dags test {DATASET} {LOADED}") as say:
@@ -109,9 +108,11 @@ def _step(console: Console, name: str) -> Iterator[Say]:
     screens.line(console, "✓", "green", name, f"{said[0]}, {took}" if said[0] else took)
 
 
-def _land(dataset: Dataset, server: LocalS3) -> Landed:
+def _land(dataset: Dataset, server: LocalS3, settings: Settings) -> Landed:
     import boto3
     from botocore.config import Config
+
+    from landfall.edge.demo_days import land_days
 
     client = boto3.client(
         "s3",
@@ -121,8 +122,7 @@ def _land(dataset: Dataset, server: LocalS3) -> Landed:
         aws_secret_access_key=server.secret_key,
         config=Config(proxies={}, s3={"addressing_style": "path"}),
     )
-    bucket, prefix = split_uri(dataset.source.uri)
-    return land(client, bucket, prefix, DAYS)
+    return land_days(client, server, dataset.source.uri, DAYS, settings.home / "edge")
 
 
 def _run_dag(
@@ -237,8 +237,8 @@ def _show(
         drawn.add_row(task.task, Text(task.state, style=colour), seconds)
     console.print(drawn)
     columns = ["region", "rows", "stores", "sales"]
-    title = f"\n{dataset.load.destination}, date = {LOADED}"
-    drawn = screens.table(title, columns, columns[1:])
+    console.print(Text(f"\n{dataset.load.destination}, date = {LOADED}", style="bold"))
+    drawn = screens.table(None, columns, columns[1:])
     for region, rows, stores, sales in outcome.regions:
         drawn.add_row(region, f"{rows:,}", str(stores), f"{sales:,.2f}")
     drawn.add_row(

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
-import shutil
-import subprocess
 import uuid
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from landfall.dataset import Dataset
 from landfall.dataset_files import read_datasets
 from landfall.errors import ConfigError, LandfallError, Unreachable
 from landfall.listing import split_uri
+from landfall.machine import committer, duckdb_version, jars, java_version, pyspark_version
 from landfall.settings import Settings
 
-MOTHERDUCK_OLDEST = (1, 4, 1)
-MOTHERDUCK_NEWEST = (1, 5, 6)
-JAVA_VERSIONS = (17, 21)
-COMMITTER = "org/apache/spark/internal/io/cloud/PathOutputCommitProtocol.class"
+if TYPE_CHECKING:
+    from landfall.warehouse.base import Warehouse
+
 ANSWER_SECONDS = 15
 LOCK_SECONDS = 5
 
@@ -55,6 +48,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     good, bad = read_datasets(settings.datasets_dir)
     for path, error in bad:
         yield Finding(f"dataset file {path.name}", Health.BROKEN, error.what, error.fix)
+    if not good and not bad:
+        what = f"there is none in {settings.datasets_dir}"
+        yield Finding("dataset files", Health.WARNING, what, "add one, as docs/datasets.md says.")
     if good:
         yield Finding("dataset files", Health.WORKS, f"{len(good)} valid")
     datasets = [file.dataset for file in good]
@@ -102,85 +98,6 @@ def _machine(settings: Settings) -> Iterator[Finding]:
     yield _finding("Java", java_version)
     yield _finding("jars", partial(jars, settings))
     yield _finding("magic committer", partial(committer, settings.jars_dir))
-
-
-def duckdb_version() -> str:
-    installed = version("duckdb")
-    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[:3])
-    if not MOTHERDUCK_OLDEST <= numbers <= MOTHERDUCK_NEWEST:
-        raise ConfigError(
-            f"{installed} is outside of what MotherDuck accepts (1.4.1 to 1.5.6).",
-            fix="install the pinned version: make setup.",
-        )
-    return f"{installed}, which MotherDuck accepts (1.4.1 to 1.5.6)"
-
-
-def pyspark_version() -> str:
-    try:
-        full, client = version("pyspark"), version("pyspark-client")
-    except PackageNotFoundError as error:
-        raise ConfigError(f"{error.name} is not installed.", fix="run: make setup.") from error
-    if full != client:
-        raise ConfigError(
-            f"pyspark is {full}, pyspark-client {client}: their files overlap and mix.",
-            fix="install both in the pinned version: make setup.",
-        )
-    return f"{full}, pyspark-client the same"
-
-
-def java_version() -> str:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not java or not shutil.which(java):
-        raise ConfigError("java is not found.", fix="run: make setup, or set JAVA_HOME.")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)', said.stderr)
-    number = int(found[1]) if found else 0
-    if number not in JAVA_VERSIONS:
-        raise ConfigError(
-            f"{java} has version {number or 'unknown'}; Spark 4 needs 17 or 21.",
-            fix="install Java 17 (openjdk-17-jre-headless on Debian), or set JAVA_HOME.",
-        )
-    modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
-    if "jdk.incubator.vector" not in modules.stdout:
-        raise ConfigError(
-            f"{java} lacks the module jdk.incubator.vector, which Spark needs.",
-            fix="install a full JRE or JDK 17, not a reduced one.",
-        )
-    return f"{number} with jdk.incubator.vector ({java})"
-
-
-def jars(settings: Settings) -> str:
-    """Present, and each with its pinned sum."""
-    pins = settings.spark_job.parent / "jars.sha256"
-    lines = pins.read_text().splitlines() if pins.exists() else []
-    pairs = [line.split() for line in lines if line.strip() and line[0] != "#"]
-    wanted = {name: pinned for pinned, name in pairs}
-    if not wanted:
-        raise ConfigError("no jar is pinned.", where=str(pins), fix="run: make lock-jars.")
-    for name, pinned in wanted.items():
-        file = settings.jars_dir / name
-        if not file.is_file():
-            raise ConfigError(f"{name} is missing.", where=str(file.parent), fix="run: make setup.")
-        if hashlib.sha256(file.read_bytes()).hexdigest() != pinned:
-            raise ConfigError(
-                f"{name} is not the file that is pinned.",
-                where=str(file.parent),
-                fix="delete it, then run: make setup.",
-            )
-    return f"{len(wanted)} present, all with their pinned sums"
-
-
-def committer(folder: Path) -> str:
-    for jar in sorted(folder.glob("*spark-hadoop-cloud*.jar")):
-        with zipfile.ZipFile(jar) as archive:
-            if COMMITTER in archive.namelist():
-                return f"in {jar.name}"
-    raise ConfigError(
-        "spark-hadoop-cloud is not among the jars: Spark would rename files, unsafe on S3.",
-        where=str(folder),
-        fix="run: make setup.",
-    )
 
 
 def _spark_connections(datasets: Iterable[Dataset]) -> Iterator[Finding]:
@@ -261,19 +178,28 @@ def _warehouses(datasets: Iterable[Dataset], settings: Settings) -> Iterator[Fin
 
 
 def write_warehouse(conn_id: str, database: str, settings: Settings) -> str:
-    """Makes a table in a transaction and rolls it back; a file that does not exist stays so."""
     from landfall.connections import warehouse_config
-    from landfall.warehouse.duckdb import DuckDBWarehouse
     from landfall.warehouse.factory import open_warehouse
 
-    warehouse = open_warehouse(warehouse_config(conn_id, settings))
+    return try_writing(open_warehouse(warehouse_config(conn_id, settings)), database)
+
+
+def try_writing(warehouse: Warehouse, database: str) -> str:
+    """Makes a table in a transaction and rolls it back; a file that does not exist stays so."""
+    from landfall.warehouse.duckdb import DuckDBWarehouse
+
     if isinstance(warehouse, DuckDBWarehouse):
         warehouse.lock_timeout = LOCK_SECONDS
         file = warehouse.file(database)
+        # A load writes beside the file too, which a transaction that is rolled back does not.
+        above = next(folder for folder in file.parents if folder.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK):
+            raise ConfigError(
+                "the folder cannot be written.",
+                where=str(file.parent),
+                fix="let the user that runs Airflow write there, or set another path.",
+            )
         if not file.exists():
-            above = next(folder for folder in file.parents if folder.exists())
-            if not os.access(above, os.W_OK):
-                raise ConfigError("the folder cannot be written.", where=str(above))
             return f"{file} does not exist yet; the first load makes it"
     with warehouse.connect(database) as con:
         con.execute("BEGIN")

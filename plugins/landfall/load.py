@@ -105,7 +105,9 @@ def record_end(warehouse: Warehouse, destination: Destination, name: str, row: L
             warehouse.ensure_destination(con, destination)
             ledger.ensure(warehouse, con, destination, name)
             with warehouse.transaction(con):
-                ledger.record(con, destination, name, row)
+                # A COMMIT whose answer was lost may have written the run's row already.
+                if row.run_id is None or not ledger.find_run(con, destination, name, row.run_id):
+                    ledger.record(con, destination, name, row)
         return True
     except Exception as error:
         log.error("the ledger row (%s) was not written: %s", row.status, warehouse.classify(error))

@@ -28,7 +28,7 @@ from landfall.s3 import S3Store
 from landfall.s3_access import SOURCE_ENV, STAGE_ENV
 from landfall.settings import load_settings
 from landfall.stage import new_attempt, read_stage_object
-from landfall.templates import Templates
+from landfall.templates import Templates, refused_conf
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -57,10 +57,22 @@ class WaitForPartition(S3KeySensor):
         self.dataset = dataset
         self.partition = partition
 
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
+        """A conf that names no partition of this dataset ends the run here, and not at a retry."""
+        from jinja2 import UndefinedError
+
+        with ending(self.dataset, self.dataset.source.partition, context):
+            try:
+                super().render_template_fields(context, jinja_env)
+            except UndefinedError as error:
+                raise refused_conf(
+                    f"the run has no logical date, and {error}.", self.dataset.source.partition
+                ) from error
+
     def execute(self, context: Context) -> None:
         with ending(self.dataset, self.partition, context):
             if self.deferrable:
-                self._poke_or_defer(context, datetime.now(UTC))
+                self._poke_or_defer(context)
                 return
             try:
                 BaseSensorOperator.execute(self, context)
@@ -86,22 +98,22 @@ class WaitForPartition(S3KeySensor):
         listing = find_files(store, root, partition, source.files)
         return not_ready(listing, source.ready, datetime.now(UTC)), listing
 
-    def _poke_or_defer(self, context: Context, started: datetime) -> None:
+    def _poke_or_defer(self, context: Context) -> None:
         from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
         if self.poke(context):
             return
-        if datetime.now(UTC) - started > timedelta(seconds=self.timeout):
+        # A deferral keeps the start of the task.
+        if datetime.now(UTC) - context["ti"].start_date > timedelta(seconds=self.timeout):
             self._give_up()
         self.defer(
             trigger=TimeDeltaTrigger(timedelta(seconds=self.poke_interval)),
             method_name="look_again",
-            kwargs={"started": started.isoformat()},
         )
 
-    def look_again(self, context: Context, started: str, **_: Any) -> None:
+    def look_again(self, context: Context, **_: Any) -> None:
         with ending(self.dataset, self.partition, context):
-            self._poke_or_defer(context, datetime.fromisoformat(started))
+            self._poke_or_defer(context)
 
     def _give_up(self) -> None:
         waited = f"{self.dataset.source.ready.timeout_minutes:g} minutes"

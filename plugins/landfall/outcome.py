@@ -86,7 +86,7 @@ def _record(
     row = ended_row(
         destination,
         dataset.dataset,
-        Partition.of(templates, dataset.source.types),
+        _named(dataset, templates),
         run_info(context, started),
         RunStatus.FAILED if failed else RunStatus.SKIPPED,
         source_uri=dataset.source.uri,
@@ -94,3 +94,11 @@ def _record(
         secrets=warehouse.secrets,
     )
     record_end(warehouse, destination, dataset.load.ledger, row)
+
+
+def _named(dataset: Dataset, templates: Templates) -> Partition:
+    """The partition for the ledger; as plain text where its values are what was refused."""
+    try:
+        return Partition.of(templates, dataset.source.types)
+    except LandfallError:
+        return Partition.of(templates, {})

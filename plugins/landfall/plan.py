@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from landfall.dataset import Dataset
-from landfall.errors import LandfallError
+from landfall.errors import ConfigError, LandfallError
 from landfall.listing import Listing, SourceFile, find_files, split_uri
 from landfall.partition import KeyType, Partition
 from landfall.readiness import not_ready
@@ -68,7 +68,7 @@ def make_plan(
     from landfall.connections import s3_access, s3_client
     from landfall.s3 import S3Store
 
-    partition = render_partition(dataset, ds=ds, conf=conf)
+    partition = _partition(dataset, ds, conf)
     source = dataset.source
     bucket, root = split_uri(source.uri)
     client = s3_client(source.connection, source.region)
@@ -87,6 +87,19 @@ def reading_warehouse(dataset: Dataset, settings: Settings) -> Warehouse:
 
     config = warehouse_config(dataset.load.warehouse, settings)
     return open_warehouse(replace(config, lock_timeout=LOCK_SECONDS))
+
+
+def _partition(dataset: Dataset, ds: str, conf: Mapping[str, Any] | None) -> Partition:
+    from jinja2 import TemplateError
+
+    try:
+        return render_partition(dataset, ds=ds, conf=conf)
+    except TemplateError as error:
+        raise ConfigError(
+            f"without Airflow the template cannot be rendered: {error}",
+            where=f"{dataset.dataset}, source.partition",
+            fix="""name the partition: --conf '{"partition": {"key": "value"}}'.""",
+        ) from error
 
 
 def _database(dataset: Dataset) -> str:
@@ -121,7 +134,7 @@ def _plan(
         destination=destination.text,
         warehouse=warehouse.describe(),
         table_exists=bool(table),
-        rows_deleted=int(counted[0]) if counted else 0,
+        rows_deleted=int(counted[0]) if counted and stage and not refusal else 0,
         schema_changes=changes,
         schema_note=_note(dataset),
         refusal=refusal,

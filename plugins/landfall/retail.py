@@ -1,27 +1,17 @@
-"""The demo's landing: a day of sales of 50 stores in five regions, the same at every call.
-
-One file is one batch of the edge: about 1,000 transactions, some voided, some sent twice.
-"""
+"""The sales of stores in five regions, the same at every call: some voided, some sent twice."""
 
 from __future__ import annotations
 
-import io
 import random
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import cache
 from typing import Any
 
 REGIONS = ("MW", "NE", "NW", "SE", "SW")
-STORES_PER_REGION = 10
-SALES_PER_FILE = 1040
-RESENT_PER_FILE = 12
-FILES_PER_PARTITION = 4
-BATCH_SECONDS = 10
+STORES = 50
+RECORDS_PER_DAY = 1000
+RESENT_PER_DAY = 12
 OPEN_HOURS = 15
 CENT = Decimal("0.01")
 
@@ -50,70 +40,53 @@ _PRODUCTS = (
 _PAYMENTS = ("card", "card", "card", "contactless", "contactless", "cash", "voucher")
 
 
-@dataclass(frozen=True)
-class Landed:
-    """What `land` found and did: the files of all days, and how many of them it had to write."""
+# The columns of a sale, with their Arrow types.
+COLUMNS = {
+    "transaction_id": "string",
+    "store_id": "string",
+    "store_region": "string",
+    "register": "int16",
+    "event_at": "timestamp[us, tz=UTC]",
+    "sku": "string",
+    "product": "string",
+    "category": "string",
+    "quantity": "int32",
+    "unit_price": "decimal128(10, 2)",
+    "discount": "decimal128(10, 2)",
+    "amount": "decimal128(12, 2)",
+    "payment_method": "string",
+    "card_last4": "string",
+    "customer_id": "string",
+    "status": "string",
+    "checksum": "string",
+}
 
-    files: int
-    written: int
-    bytes: int
+
+def stores(number: int = STORES) -> list[str]:
+    """Their names; each belongs to a region, and the regions are of equal size."""
+    return [f"S{one:03d}" for one in range(1, number + 1)]
 
 
-@cache
-def stores(region: str) -> tuple[str, ...]:
-    first = REGIONS.index(region) * STORES_PER_REGION + 1
-    return tuple(f"S{number:03d}" for number in range(first, first + STORES_PER_REGION))
+def region_of(store: str) -> str:
+    return REGIONS[int(store[1:]) % len(REGIONS)]
 
 
-def batch_name(day: date, number: int) -> str:
-    """`batch_<unix>_<n>.parquet`: a day's batches follow each other once the stores have closed."""
-    sent = _opening(day) + timedelta(hours=OPEN_HOURS, minutes=30)
-    moment = sent + timedelta(seconds=BATCH_SECONDS * (number - 1))
-    return f"batch_{int(moment.timestamp())}_{number:03d}.parquet"
-
-
-def batch(region: str, day: date, number: int) -> bytes:
-    """One Parquet file; its bytes depend on region, day and number alone."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def store_day(store: str, day: date) -> list[dict[str, Any]]:
+    """What a store sends on a day, in the order of time; depends on store and day alone."""
     # Not for secrets: the same data each time is the point.
-    chance = random.Random(f"{day.isoformat()}/{region}/{number}")  # noqa: S311
-    rows = [_sale(chance, region, day) for _ in range(SALES_PER_FILE)]
-    rows += [_sent_again(chance, row) for row in chance.sample(rows, RESENT_PER_FILE)]
-    rows.sort(key=lambda row: (row["event_at"], row["transaction_id"]))
-    target = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=_schema()), target, compression="zstd")
-    return target.getvalue()
+    chance = random.Random(f"{day.isoformat()}/{store}")  # noqa: S311
+    opening = datetime(day.year, day.month, day.day, 6, tzinfo=UTC)
+    open_for = OPEN_HOURS * 3600 * 10**6
+    sales = [
+        sale(chance, store, opening + timedelta(microseconds=chance.randrange(open_for)))
+        for _ in range(RECORDS_PER_DAY - RESENT_PER_DAY)
+    ]
+    sales += [_sent_again(chance, one) for one in chance.sample(sales, RESENT_PER_DAY)]
+    return sorted(sales, key=lambda one: (one["event_at"], one["transaction_id"]))
 
 
-def _schema() -> Any:
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("transaction_id", pa.string()),
-            ("store_id", pa.string()),
-            ("store_region", pa.string()),
-            ("register", pa.int16()),
-            ("event_at", pa.timestamp("us", tz="UTC")),
-            ("sku", pa.string()),
-            ("product", pa.string()),
-            ("category", pa.string()),
-            ("quantity", pa.int32()),
-            ("unit_price", pa.decimal128(10, 2)),
-            ("discount", pa.decimal128(10, 2)),
-            ("amount", pa.decimal128(12, 2)),
-            ("payment_method", pa.string()),
-            ("card_last4", pa.string()),
-            ("customer_id", pa.string()),
-            ("status", pa.string()),
-            ("checksum", pa.string()),
-        ]
-    )
-
-
-def _sale(chance: random.Random, region: str, day: date) -> dict[str, Any]:
+def sale(chance: random.Random, store: str, event_at: datetime) -> dict[str, Any]:
+    """One transaction."""
     number = chance.randrange(len(_PRODUCTS))
     category, product, price = _PRODUCTS[number]
     unit_price = Decimal(price)
@@ -126,11 +99,10 @@ def _sale(chance: random.Random, region: str, day: date) -> dict[str, Any]:
     by_card = payment in ("card", "contactless")
     return {
         "transaction_id": str(uuid.UUID(int=chance.getrandbits(128), version=4)),
-        "store_id": chance.choice(stores(region)),
-        "store_region": region,
+        "store_id": store,
+        "store_region": region_of(store),
         "register": chance.randint(1, 8),
-        "event_at": _opening(day)
-        + timedelta(microseconds=chance.randrange(OPEN_HOURS * 3600 * 10**6)),
+        "event_at": event_at,
         "sku": f"{category[:3].upper()}-{1000 + number}",
         "product": product,
         "category": category,
@@ -146,10 +118,6 @@ def _sale(chance: random.Random, region: str, day: date) -> dict[str, Any]:
     }
 
 
-def _opening(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, 6, tzinfo=UTC)
-
-
 def _sent_again(chance: random.Random, row: dict[str, Any]) -> dict[str, Any]:
     """A correction: the same transaction, later, so that only the later one may count."""
     return {
@@ -158,50 +126,3 @@ def _sent_again(chance: random.Random, row: dict[str, Any]) -> dict[str, Any]:
         "status": "returned" if row["status"] == "completed" else row["status"],
         "checksum": f"{chance.getrandbits(256):064x}",
     }
-
-
-def land(
-    client: Any,
-    bucket: str,
-    prefix: str,
-    days: Sequence[date],
-    *,
-    files_per_partition: int = FILES_PER_PARTITION,
-    on_file: Callable[[], object] = lambda: None,
-) -> Landed:
-    """Puts the batches of these days below the prefix; what is there already is left as it is."""
-    wanted = {
-        f"{prefix.strip('/')}/region={region}/date={day.isoformat()}/{batch_name(day, number)}": (
-            region,
-            day,
-            number,
-        )
-        for day in days
-        for region in REGIONS
-        for number in range(1, files_per_partition + 1)
-    }
-    present = _sizes(client, bucket, {key.rpartition("/")[0] for key in wanted})
-
-    def put(key: str) -> int:
-        body = batch(*wanted[key])
-        client.put_object(Bucket=bucket, Key=key, Body=body)
-        on_file()
-        return len(body)
-
-    missing = [key for key in wanted if key not in present]
-    for _ in range(len(wanted) - len(missing)):
-        on_file()
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        written = list(pool.map(put, missing))
-    kept = sum(size for key, size in present.items() if key in wanted)
-    return Landed(files=len(wanted), written=len(written), bytes=sum(written) + kept)
-
-
-def _sizes(client: Any, bucket: str, folders: Iterable[str]) -> dict[str, int]:
-    """Sizes by key of what stands in these folders."""
-    sizes: dict[str, int] = {}
-    pages = client.get_paginator("list_objects_v2")
-    for folder in sorted(folders):
-        for page in pages.paginate(Bucket=bucket, Prefix=f"{folder}/"):
-            sizes |= {item["Key"]: item["Size"] for item in page.get("Contents", [])}
-    return sizes

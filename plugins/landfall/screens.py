@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from landfall.listing import split_uri
 
 if TYPE_CHECKING:
     from landfall.doctor import Finding
@@ -62,6 +66,29 @@ def table(title: str | None, columns: Sequence[str], numbers: Iterable[str] = ()
     return drawn
 
 
+def print_table(
+    console: Console,
+    title: str | None,
+    rows: Sequence[dict[str, str | Text]],
+    columns: Sequence[str],
+    *,
+    numbers: Iterable[str] = (),
+    spare: Iterable[str] = (),
+) -> None:
+    """One line a row: `spare` columns are left out, in their order, where the screen is narrow."""
+    cells = {name: (name, *(row[name] for row in rows)) for name in columns}
+    widths = {name: max(cell_len(str(cell)) + 2 for cell in cells[name]) for name in columns}
+    for name in spare:
+        if sum(widths.values()) - 2 > console.width:
+            del widths[name]
+    drawn = table(None, list(widths), numbers)
+    for row in rows:
+        drawn.add_row(*(row[name] for name in widths))
+    if title is not None:  # of its own: within the table it would be folded to the table's width
+        console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(drawn)
+
+
 def show_findings(console: Console, findings: Iterable[Finding]) -> None:
     for finding in findings:
         mark, colour = _MARKS[finding.health.value]
@@ -72,18 +99,20 @@ def show_findings(console: Console, findings: Iterable[Finding]) -> None:
 
 def show_plan(console: Console, plan: Plan) -> None:
     facts = Table.grid(padding=(0, 2))
+    facts.add_column()
+    facts.add_column(overflow="fold")
     count = f"{len(plan.files)} file{'' if len(plan.files) == 1 else 's'}, {size(plan.bytes)}"
-    deletes = f"{number(plan.rows_deleted)} rows" if plan.table_exists else "nothing: no table yet"
+    _, prefix = split_uri(plan.source)
     rows = [
         ("run", f"{plan.dataset}, {plan.date}"),
         ("partition", plan.partition),
         ("reads", f"{count} from {plan.source}"),
-        *(("", file.key) for file in plan.files[:SHOWN_FILES]),
+        *(("", file.key.removeprefix(prefix)) for file in plan.files[:SHOWN_FILES]),
         ("", f"… and {len(plan.files) - SHOWN_FILES} more (--json lists all)")
         if len(plan.files) > SHOWN_FILES
         else None,
-        ("waits for", plan.waits_for) if plan.waits_for else None,
-        ("deletes", deletes),
+        ("not ready", plan.waits_for) if plan.waits_for else None,
+        ("deletes", _deletes(plan)),
         ("inserts into", f"{plan.destination} ({plan.warehouse})"),
         *(("schema", change) for change in plan.schema_changes),
         None if plan.schema_changes or not plan.files else ("schema", "no change"),
@@ -99,28 +128,36 @@ def show_plan(console: Console, plan: Plan) -> None:
     console.print(Text("\nNothing was touched.", style="dim"))
 
 
+def _deletes(plan: Plan) -> str:
+    if not plan.files:
+        return "nothing: without a source file the run ends skipped"
+    if plan.refusal:
+        return "nothing: the load would be refused"
+    if not plan.table_exists:
+        return "nothing: no table yet"
+    return f"{number(plan.rows_deleted)} row{'' if plan.rows_deleted == 1 else 's'}"
+
+
 def show_statuses(console: Console, statuses: Sequence[DatasetStatus]) -> None:
-    drawn = table(
-        None,
-        ["dataset", "destination", "partitions", "rows", "last run", "of", "status"],
-        ["partitions", "rows"],
-    )
+    columns = ["dataset", "destination", "partitions", "rows", "last run (UTC)", "for", "status"]
+    rows: list[dict[str, str | Text]] = []
     for status in statuses:
         run = status.last_run
         ended = str(run.status or "loaded") if run else "never run"
-        drawn.add_row(
+        cells = (
             status.dataset,
             status.destination,
-            number(len(status.partitions)),
-            number(sum(p.rows for p in status.partitions)),
-            moment(run.run_at) if run else "",
+            "" if status.problem else number(len(status.partitions)),
+            "" if status.problem else number(sum(p.rows for p in status.partitions)),
+            moment(run.run_at)[:-3] if run else "",
             (run.load_partition or "(all)") if run else "",
-            Text(
-                "unknown" if status.problem else ended,
-                style="red" if status.problem else _COLOURS.get(ended, ""),
-            ),
+            Text("unknown", style="red")
+            if status.problem
+            else Text(ended, style=_COLOURS.get(ended, "")),
         )
-    console.print(drawn)
+        rows.append(dict(zip(columns, cells, strict=True)))
+    spare = ["destination", "for", "partitions"]
+    print_table(console, None, rows, columns, numbers=columns[2:4], spare=spare)
     for status in statuses:
         if status.problem:
             line(console, "✗", "red", f"{status.dataset}: {status.problem}")
@@ -130,32 +167,30 @@ def show_statuses(console: Console, statuses: Sequence[DatasetStatus]) -> None:
 
 def _show_partitions(console: Console, status: DatasetStatus) -> None:
     columns = ["partition", "rows", "files", "size", "loaded at (UTC)"]
-    drawn = table("\nLoaded now", columns, columns[1:4])
+    rows: list[dict[str, str | Text]] = []
     for state in status.partitions:
-        drawn.add_row(
-            state.partition,
-            number(state.rows),
-            number(state.files),
-            size(state.bytes),
-            moment(state.loaded_at),
-        )
-    console.print(drawn)
+        counts = number(state.rows), number(state.files), size(state.bytes)
+        cells = (state.partition, *counts, moment(state.loaded_at))
+        rows.append(dict(zip(columns, cells, strict=True)))
+    print_table(console, "\nLoaded now", rows, columns, numbers=columns[1:4])
 
 
 def show_history(console: Console, history: History) -> None:
     show_runs(console, history.runs, title=f"Runs of {history.dataset}, newest first")
-    if history.partition is not None:
+    if history.files:
         show_files(console, history.files, f"\nSource files of {history.partition}")
+    elif history.partition is not None:
+        console.print(Text(f"\nOf {history.partition} nothing is loaded now.", style="dim"))
 
 
 def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> None:
     columns = ["run at (UTC)", "partition", "status", "rows", "read", "filtered", "duplicates",
                "deleted", "files", "seconds"]  # fmt: skip
-    drawn = table(title, columns, columns[3:])
+    rows: list[dict[str, str | Text]] = []
     for run in runs:
         ended = str(run.status or "loaded")
         took = run.finished_at - run.started_at if run.finished_at and run.started_at else None
-        drawn.add_row(
+        cells: tuple[str | Text, ...] = (
             moment(run.run_at),
             run.load_partition or "(all)",
             Text(ended, style=_COLOURS.get(ended, "")),
@@ -163,16 +198,29 @@ def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> Non
             *map(number, (run.rows_deduplicated, run.rows_deleted, run.files)),
             f"{took.total_seconds():.1f}" if took else "",
         )
-    console.print(drawn)
+        rows.append(dict(zip(columns, cells, strict=True)))
     if not runs:
         console.print(Text("No run yet.", style="dim"))
+        return
+    spare = ["files", "seconds", "duplicates", "filtered", "deleted", "read"]
+    print_table(console, title, rows, columns, numbers=columns[3:], spare=spare)
     for run in runs:
         if run.error:
             line(console, "✗", "red", f"{moment(run.run_at)}: {run.error}")
 
 
 def show_files(console: Console, files: Sequence[FileRow], title: str) -> None:
-    drawn = table(title, ["key", "size", "rows", "etag"], ["size", "rows"])
-    for file in files:
-        drawn.add_row(file.key, size(file.size), number(file.rows), file.etag)
-    console.print(drawn)
+    """The keys without the folder that they share, which the title names."""
+    folder = posixpath.commonpath([posixpath.dirname(file.key) for file in files])
+    rows: list[dict[str, str | Text]] = [
+        {
+            "key": posixpath.relpath(file.key, folder or "."),
+            "size": size(file.size),
+            "rows": number(file.rows),
+            "etag": file.etag,
+        }
+        for file in files
+    ]
+    where = f", below {folder}/" if folder else ""
+    columns = ["key", "size", "rows", "etag"]
+    print_table(console, title + where, rows, columns, numbers=columns[1:3], spare=["etag"])

@@ -38,11 +38,11 @@ def conf_macro(dataset: Dataset) -> Any:
         given = given_partition(getattr(dag_run, "conf", None))
         for name, value in given.items():
             if name not in partition:
-                raise _refused(f"{name!r} is no partition key of {dataset.dataset}.", partition)
+                raise refused_conf(f"{name!r} is no partition key of {dataset.dataset}.", partition)
             if partition[name] == EVERY or isinstance(partition[name], list):
-                raise _refused(f"{name!r} is an outer key, loaded as a whole.", partition)
+                raise refused_conf(f"{name!r} is an outer key, loaded as a whole.", partition)
             if isinstance(value, (dict, list, bool)) or value is None:
-                raise _refused(f"the value of {name!r} is not text.", partition)
+                raise refused_conf(f"the value of {name!r} is not text.", partition)
         return str(given[key]) if key in given else None
 
     return landfall_conf
@@ -52,11 +52,11 @@ def given_partition(conf: Any) -> Mapping[str, Any]:
     """The `partition` of a trigger's conf; empty when it names none."""
     given = (conf or {}).get("partition") or {}
     if not isinstance(given, Mapping):
-        raise _refused(f"it is {given!r}, not an object.", {"date": ""})
+        raise refused_conf(f"it is {given!r}, not an object.", {"date": ""})
     return given
 
 
-def _refused(what: str, partition: Mapping[str, Any]) -> ConfigError:
+def refused_conf(what: str, partition: Mapping[str, Any]) -> ConfigError:
     keys = [k for k, v in partition.items() if v != EVERY and not isinstance(v, list)]
     example = ", ".join(f'"{key}": "…"' for key in keys)
     return ConfigError(

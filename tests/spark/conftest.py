@@ -1,4 +1,4 @@
-"""One S3 server and one Spark session for the whole folder; each test has a landing of its own."""
+"""One Spark session for the whole folder; each test has a landing of its own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from botocore.config import Config
 from pyspark.sql import SparkSession
 
 import stage_partition
@@ -24,33 +22,10 @@ from landfall.partition import Partition
 from landfall.s3_access import S3Access
 from landfall.settings import load_settings
 
-BUCKETS = ("landing", "stage", "locked")
-
-
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[local_s3.LocalS3]:
-    directory = tmp_path_factory.mktemp("s3")
-    try:
-        yield local_s3.start(directory, buckets=BUCKETS)
-    finally:
-        local_s3.stop(directory)
-
 
 @pytest.fixture(scope="session")
 def access(s3_server: local_s3.LocalS3) -> S3Access:
     return S3Access(s3_server.access_key, s3_server.secret_key, endpoint=s3_server.endpoint)
-
-
-@pytest.fixture(scope="session")
-def client(s3_server: local_s3.LocalS3) -> Any:
-    return boto3.client(
-        "s3",
-        endpoint_url=s3_server.endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=s3_server.access_key,
-        aws_secret_access_key=s3_server.secret_key,
-        config=Config(s3={"addressing_style": "path"}, proxies={}),
-    )
 
 
 @pytest.fixture(scope="session")
@@ -155,5 +130,5 @@ def once(*key: str, latest_by: str | None = None) -> Deduplicate:
 
 
 @pytest.fixture
-def landing(spark: SparkSession, client: Any, access: S3Access) -> Landing:
-    return Landing(spark, client, access, f"t{uuid.uuid4().hex[:10]}")
+def landing(spark: SparkSession, s3: Any, access: S3Access) -> Landing:
+    return Landing(spark, s3, access, f"t{uuid.uuid4().hex[:10]}")

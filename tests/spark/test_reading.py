@@ -33,13 +33,13 @@ def test_output_is_split_by_the_target_size(landing: Any) -> None:
     assert len(manifest.staged) == 2
 
 
-def test_the_manifest_knows_the_rows_and_bytes_of_every_file(landing: Any, client: Any) -> None:
+def test_the_manifest_knows_the_rows_and_bytes_of_every_file(landing: Any, s3: Any) -> None:
     landing.put(f"{DAY}/a.parquet", {"n": [1, 2, 3]})
     landing.put(f"{DAY}/b.parquet", {"n": pa.array([], pa.int64())})
     manifest = landing.stage({"date": "2026-02-11"})
     assert [s.rows for s in manifest.sources] == [3, 0]
     etags = [
-        client.head_object(Bucket="landing", Key=s.key)["ETag"].strip('"') for s in manifest.sources
+        s3.head_object(Bucket="landing", Key=s.key)["ETag"].strip('"') for s in manifest.sources
     ]
     assert [s.etag for s in manifest.sources] == etags
     assert [f.bytes for f in manifest.staged] == [len(landing.object(manifest.staged[0].uri))]
@@ -187,11 +187,11 @@ WIDENED = {
 
 
 @pytest.fixture(scope="module")
-def typed(spark: Any, client: Any, access: Any) -> tuple[pa.Table, pa.Table]:
+def typed(spark: Any, s3: Any, access: Any) -> tuple[pa.Table, pa.Table]:
     """Each type with two values and a NULL, before and after the stage."""
     from tests.spark.conftest import Landing
 
-    landing = Landing(spark, client, access, "typed")
+    landing = Landing(spark, s3, access, "typed")
     columns = {name: pa.array([*v, None], kind) for name, (kind, v) in TYPES.items()}
     before = pa.table(columns)
     landing.put(f"{DAY}/a.parquet", before)

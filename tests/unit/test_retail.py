@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import io
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from landfall import retail
@@ -14,59 +12,47 @@ DAY = date(2026, 2, 11)
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(io.BytesIO(retail.batch("NW", DAY, 1))).to_pylist()
-    return found
+def records() -> list[dict[str, Any]]:
+    return retail.store_day("S007", DAY)
 
 
-def test_the_same_batch_has_the_same_bytes() -> None:
-    assert retail.batch("NW", DAY, 1) == retail.batch("NW", DAY, 1)
+def test_the_same_store_and_day_have_the_same_sales(records: list[dict[str, Any]]) -> None:
+    assert retail.store_day("S007", DAY) == records
 
 
-def test_another_region_day_or_number_is_another_batch() -> None:
-    batches = [
-        retail.batch("NW", DAY, 1),
-        retail.batch("SW", DAY, 1),
-        retail.batch("NW", date(2026, 2, 12), 1),
-        retail.batch("NW", DAY, 2),
-    ]
-    assert len(set(batches)) == 4
+def test_another_store_or_day_has_others(records: list[dict[str, Any]]) -> None:
+    others = [retail.store_day("S008", DAY), retail.store_day("S007", date(2026, 2, 12))]
+    ids = {record["transaction_id"] for record in records}
+    assert all(ids.isdisjoint(one["transaction_id"] for one in other) for other in others)
 
 
-def test_a_file_is_about_as_large_as_an_edge_writes_it() -> None:
-    assert 80_000 <= len(retail.batch("NW", DAY, 1)) <= 90_000
+def test_a_day_is_one_batch_of_an_edge_writer(records: list[dict[str, Any]]) -> None:
+    assert len(records) == retail.RECORDS_PER_DAY == 1000
+    assert all(record.keys() == retail.COLUMNS.keys() for record in records)
 
 
-def test_a_file_is_zstd_and_holds_no_partition_key() -> None:
-    file = pq.ParquetFile(io.BytesIO(retail.batch("NW", DAY, 1)))
-    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
-    assert not {"region", "date"} & set(file.schema_arrow.names)
+def test_filter_and_deduplication_have_work(records: list[dict[str, Any]]) -> None:
+    assert any(record["status"] == "void" for record in records)
+    counts = Counter(record["transaction_id"] for record in records)
+    assert sum(count > 1 for count in counts.values()) == retail.RESENT_PER_DAY
 
 
-def test_filter_and_deduplication_have_work(rows: list[dict[str, Any]]) -> None:
-    assert any(row["status"] == "void" for row in rows)
-    counts = Counter(row["transaction_id"] for row in rows)
-    assert sum(count > 1 for count in counts.values()) == retail.RESENT_PER_FILE
+def test_a_repeated_transaction_has_two_times(records: list[dict[str, Any]]) -> None:
+    moments = {(record["transaction_id"], record["event_at"]) for record in records}
+    assert len(moments) == len(records)
 
 
-def test_a_repeated_transaction_has_two_times(rows: list[dict[str, Any]]) -> None:
-    moments = {(row["transaction_id"], row["event_at"]) for row in rows}
-    assert len(moments) == len(rows)
+def test_every_event_is_of_its_day_and_in_order(records: list[dict[str, Any]]) -> None:
+    assert {record["event_at"].astimezone(UTC).date() for record in records} == {DAY}
+    assert records == sorted(records, key=lambda record: record["event_at"])
 
 
-def test_every_event_is_of_its_day(rows: list[dict[str, Any]]) -> None:
-    assert {row["event_at"].astimezone(UTC).date() for row in rows} == {DAY}
+def test_amounts_add_up(records: list[dict[str, Any]]) -> None:
+    for record in records:
+        expected = record["quantity"] * record["unit_price"] - record["discount"]
+        assert record["amount"] == expected
 
 
-def test_amounts_add_up(rows: list[dict[str, Any]]) -> None:
-    for row in rows:
-        assert row["amount"] == row["quantity"] * row["unit_price"] - row["discount"]
-
-
-def test_there_are_fifty_stores() -> None:
-    assert len({store for region in retail.REGIONS for store in retail.stores(region)}) == 50
-
-
-def test_a_batch_is_named_after_the_time_it_was_sent() -> None:
-    sent = int(datetime(2026, 2, 11, 21, 30, 10, tzinfo=UTC).timestamp())
-    assert retail.batch_name(DAY, 2) == f"batch_{sent}_002.parquet"
+def test_there_are_fifty_stores_ten_in_each_region() -> None:
+    counts = Counter(retail.region_of(store) for store in retail.stores())
+    assert counts == dict.fromkeys(retail.REGIONS, 10)
