@@ -33,7 +33,7 @@ def test_the_shipped_dataset_is_loaded_on_its_schedule(stack: RunningStack) -> N
     by_day = "SELECT date, count(*), count(DISTINCT region) FROM {table} GROUP BY date"
     ((loaded, rows, regions),) = stack.rows(table, by_day)
     assert (str(loaded), regions) == (day, 5)
-    assert rows > 19_000
+    assert rows > 9_000
     assert stack.ledger(table, RETAIL) == [(day, "loaded", rows)]
 
 
