@@ -44,6 +44,8 @@ class LedgerRow:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
+    snapshot_id: int | None = None
+    """DuckLake: the table as this run left it is `AT (VERSION => snapshot_id)`."""
 
     def __post_init__(self) -> None:
         if self.status is not None:  # a plain text when it was read from the table

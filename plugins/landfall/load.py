@@ -14,6 +14,7 @@ from uuid import uuid4
 from landfall import ledger, schema
 from landfall.dataset import OnSchemaChange
 from landfall.errors import ContractError, ManifestError, TransientError
+from landfall.lake_snapshots import commit_message, note_snapshots
 from landfall.ledger import LedgerRow, RunStatus
 from landfall.manifest import MANIFEST_NAME, Manifest
 from landfall.replace import fit_table, replace_partition
@@ -101,7 +102,7 @@ def load(
 def record_end(warehouse: Warehouse, destination: Destination, name: str, row: LedgerRow) -> bool:
     """Writes how a run ended, in a transaction of its own. Says whether it could; never raises."""
     try:
-        with warehouse.connect(destination.database) as con:
+        with warehouse.connect(destination.database) as con, warehouse.turn(con, destination):
             warehouse.ensure_destination(con, destination)
             ledger.ensure(warehouse, con, destination, name)
             with warehouse.transaction(con):
@@ -160,7 +161,7 @@ class _Load:
 
     def once(self) -> LoadResult:
         to, name = self.request.destination, self.request.ledger
-        with self.warehouse.connect(to.database) as con:
+        with self.warehouse.connect(to.database) as con, self.warehouse.turn(con, to):
             self.warehouse.ensure_destination(con, to)
             ledger.ensure(self.warehouse, con, to, name)
             if self.pending is not None and ledger.find_run(con, to, name, self.run_id):
@@ -170,6 +171,7 @@ class _Load:
             stage = read_stage(con, self.request.manifest, self.stage_access, self.request.where)
             with self.warehouse.transaction(con):
                 self.pending = self._transact(con, stage)
+            note_snapshots(self.warehouse, con, to, name)
         return self.pending
 
     def committed(self) -> bool:
@@ -212,6 +214,9 @@ class _Load:
     ) -> LoadResult:
         row = replace(self.row(status, note), rows_deleted=deleted)
         ledger.record(con, self.request.destination, self.request.ledger, row)
+        self.warehouse.annotate(
+            con, self.request.destination.database, commit_message(self.run_id, self.request.where)
+        )
         return LoadResult(
             run_id=self.run_id,
             status=status,

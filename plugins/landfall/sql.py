@@ -42,6 +42,11 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def without_keys(create: str) -> str:
+    """A CREATE TABLE of Landfall's own without its PRIMARY KEY: DuckLake takes none."""
+    return re.sub(r",? PRIMARY KEY( \([^)]*\))?", "", create)
+
+
 @dataclass(frozen=True)
 class Destination:
     """A table's full name. Its three parts are plain identifiers: others are refused."""
