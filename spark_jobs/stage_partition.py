@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from landfall.errors import ConfigError, LandfallError, SourceError, TransientError
-from landfall.listing import Listing, find_files, split_uri
+from landfall.listing import Listing, list_source, split_uri
 from landfall.manifest import Column, Manifest, StagedSource, StageSpec
 from landfall.s3_access import S3Access
 from landfall.spark import publish, source, transform
@@ -161,7 +161,7 @@ class _Counts:
 
 
 def _listing(landing: Store, spec: StageSpec) -> Listing:
-    return find_files(landing, split_uri(spec.source_uri)[1], spec.partition, spec.files)
+    return list_source(landing, spec.source_uri, spec.partition, spec.files)
 
 
 def _cause(

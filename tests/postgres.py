@@ -45,7 +45,7 @@ def program(name: str) -> str | None:
 
 @contextmanager
 def running_postgres() -> Iterator[Postgres]:
-    """Started in a folder of its own (sockets need a short path), stopped and removed at the end."""
+    """In a folder of its own (a socket needs a short path), stopped and removed at the end."""
     initdb, pg_ctl, psql = program("initdb"), program("pg_ctl"), program("psql")
     assert initdb and pg_ctl and psql, "PostgreSQL is missing: apt-get install -y postgresql"
     folder = Path(tempfile.mkdtemp(prefix="lf-pg-"))
@@ -53,11 +53,8 @@ def running_postgres() -> Iterator[Postgres]:
         (folder / "password").write_text(PASSWORD)
         as_user = _not_root(folder)
         data, log = folder / "data", folder / "log"
-        _run(
-            [initdb, "-D", str(data), "-U", USER, "--pwfile", str(folder / "password")]
-            + ["--auth", "scram-sha-256", "--no-sync"],
-            as_user,
-        )
+        login = ["-U", USER, "--pwfile", str(folder / "password"), "--auth", "scram-sha-256"]
+        _run([initdb, "-D", str(data), *login, "--no-sync"], as_user)
         options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
         control = [pg_ctl, "-D", str(data), "-w", "-l", str(log)]
         _run([*control, "-o", options, "start"], as_user)

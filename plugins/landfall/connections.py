@@ -80,7 +80,7 @@ def warehouse_config(conn_id: str, settings: Settings) -> WarehouseConfig:
         raise ConfigError(
             f"connection type {connection.conn_type!r} is not a warehouse.",
             where=f"connection {conn_id!r}",
-            fix='use type "duckdb" (a file in host), host "md:" for MotherDuck, or type "ducklake".',
+            fix='use type "duckdb" (a file in host; "md:" for MotherDuck), or "ducklake".',
         )
     return WarehouseConfig(
         kind=WarehouseKind.DUCKDB, directory=directory, path=Path(host) if host else None

@@ -8,58 +8,27 @@ import re
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from landfall.dataset_fields import Identifier, S3Uri, Section, SourceUri, cron, is_glob
+from landfall.dataset_load import Late, Load, LoadMode, OnNull, Watermark
 from landfall.errors import ConfigError
 from landfall.partition import EVERY, KeyType, hive_unescape, parse_value
 
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_S3_URI = re.compile(r"s3://[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9](/[^\s]*)?")
+__all__ = [
+    "Dataset",
+    "DatasetFile",
+    "Late",
+    "Load",
+    "LoadMode",
+    "OnNull",
+    "OnSchemaChange",
+    "Watermark",
+]
+
 _TEMPLATE = re.compile(r"\{[{%]")
-
-
-def _identifier(text: str) -> str:
-    if not _IDENTIFIER.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is not an identifier: use letters, digits and underscores, "
-            "starting with a letter or an underscore"
-        )
-    return text
-
-
-def _destination(text: str) -> str:
-    parts = text.split(".")
-    if len(parts) != 3:
-        raise ValueError(f"write {text!r} as database.schema.table")
-    for part in parts:
-        _identifier(part)
-    return text
-
-
-def _s3_uri(text: str) -> str:
-    if not _S3_URI.fullmatch(text) or any(c in text for c in "*?["):
-        raise ValueError(f"{text!r} is not a prefix in S3: write it as s3://bucket/prefix")
-    return text.rstrip("/")
-
-
-def _cron(text: str | None) -> str | None:
-    if text is None:
-        return None
-    from croniter import croniter
-
-    if not text.startswith("@") and not croniter.is_valid(text):
-        raise ValueError(f'{text!r} is not a cron expression: write it like "30 6 * * *"')
-    presets = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")
-    if text.startswith("@") and text not in presets:
-        raise ValueError(f"{text!r} is not a preset: use one of {', '.join(presets)}, or a cron")
-    return text
-
-
-Identifier = Annotated[str, AfterValidator(_identifier)]
-DestinationName = Annotated[str, AfterValidator(_destination)]
-S3Uri = Annotated[str, AfterValidator(_s3_uri)]
 
 
 class OnSchemaChange(StrEnum):
@@ -68,15 +37,7 @@ class OnSchemaChange(StrEnum):
     DISCARD = "discard"
 
 
-class LoadMode(StrEnum):
-    REPLACE = "replace"
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class Ready(_Section):
+class Ready(Section):
     """When a partition counts as landed."""
 
     marker: str | None = Field(None, min_length=1)
@@ -93,11 +54,12 @@ class Ready(_Section):
     """Wait in Airflow's triggerer instead of being rescheduled."""
 
 
-class Source(_Section):
+class Source(Section):
     """Where the data lands, and which part of it a run reads."""
 
-    uri: S3Uri
-    """The landing: the prefix above the first partition folder."""
+    uri: SourceUri
+    """The landing: the prefix above the first partition folder. Without partition keys also a
+    glob (`s3://landing/trips/yellow_*.parquet`) or one file."""
     connection: str | None = "aws_default"
     """The Airflow connection that reads it. null: a public bucket, read without credentials."""
     region: str = "us-east-1"
@@ -135,6 +97,11 @@ class Source(_Section):
             for value in values:
                 if value != EVERY and not is_template(value):
                     self._check_value(key, value)
+        if self.partition and is_glob(self.uri):
+            raise ValueError(
+                f"uri {self.uri!r} is a glob, which goes without partition keys: write the prefix "
+                "above the first key, or leave partition empty"
+            )
         return self
 
     def _check_value(self, key: str, value: str) -> None:
@@ -162,7 +129,7 @@ def _text(value: Any, key: str) -> Any:
     return value
 
 
-class Deduplicate(_Section):
+class Deduplicate(Section):
     """Which of several rows with one key stays."""
 
     key: list[str] = Field(min_length=1)
@@ -171,7 +138,7 @@ class Deduplicate(_Section):
     """The row with the greatest value of this source column stays."""
 
 
-class Transform(_Section):
+class Transform(Section):
     """What Spark does to the rows: filter, then deduplicate, then select."""
 
     filter: str | None = None
@@ -181,7 +148,7 @@ class Transform(_Section):
     deduplicate: Deduplicate | None = None
 
 
-class Contract(_Section):
+class Contract(Section):
     """What the data must satisfy."""
 
     on_schema_change: OnSchemaChange = OnSchemaChange.EVOLVE
@@ -191,20 +158,7 @@ class Contract(_Section):
     """Files, but no row left after the filter: load the empty partition instead of failing."""
 
 
-class Load(_Section):
-    """Where the rows go."""
-
-    destination: DestinationName
-    """database.schema.table; each is created if missing."""
-    mode: LoadMode = LoadMode.REPLACE
-    """replace: the run's partition is deleted and inserted in one transaction."""
-    warehouse: str = "landfall_warehouse"
-    """The Airflow connection of the warehouse. Absent: a DuckDB file for each database."""
-    ledger: Identifier = "ingest_runs"
-    """Name of the ledger table, in the destination's schema."""
-
-
-class Stage(_Section):
+class Stage(Section):
     """Where Spark writes what the loader reads."""
 
     uri: S3Uri | None = None
@@ -213,7 +167,7 @@ class Stage(_Section):
     """The Airflow connection that reads and writes it."""
 
 
-class Spark(_Section):
+class Spark(Section):
     """How the Spark job runs."""
 
     connection: str = "spark_default"
@@ -236,7 +190,7 @@ class Spark(_Section):
         return conf
 
 
-class Run(_Section):
+class Run(Section):
     """How Airflow runs the DAG."""
 
     catchup: bool = False
@@ -253,7 +207,7 @@ class Run(_Section):
     """How long the Spark job, and the load, may take."""
 
 
-class Dataset(_Section):
+class Dataset(Section):
     """One dataset file. It becomes one DAG of the same name."""
 
     dataset: Identifier
@@ -275,7 +229,7 @@ class Dataset(_Section):
     spark: Spark = Spark()
     run: Run = Run()
 
-    _check_schedule = field_validator("schedule")(_cron)
+    _check_schedule = field_validator("schedule")(cron)
 
     @model_validator(mode="after")
     def _one_bucket_one_connection(self) -> Self:
@@ -291,11 +245,39 @@ class Dataset(_Section):
             raise ValueError("stage.uri lies inside source.uri: stage outside of the landing")
         return self
 
+    @model_validator(mode="after")
+    def _upsert_has_its_columns(self) -> Self:
+        mark = self.load.watermark
+        if mark is None:
+            return self
+        if self.transform.deduplicate is not None:
+            raise ValueError(
+                "transform.deduplicate does not go with mode upsert, which keeps the latest row of "
+                "each load.key by itself: remove it"
+            )
+        if self.transform.select is not None:
+            loaded = {*self.transform.select, *self.source.partition}
+            for name in (*self.load.key, mark.column):
+                if name not in loaded:
+                    raise ValueError(
+                        f"load names the column {name!r}, which transform.select does not give: "
+                        "add it there"
+                    )
+        return self
+
+    @property
+    def upsert(self) -> Watermark | None:
+        """The watermark of an upsert dataset; None under any other mode."""
+        return self.load.watermark
+
     @property
     def config_hash(self) -> str:
         """Changes when the rows that a run would load could change."""
         relevant = self.model_dump(mode="json", include={"source", "transform", "contract"})
         relevant["source"].pop("ready")
+        if self.upsert is not None:
+            load = self.load.model_dump(mode="json", include={"key", "watermark", "deleted"})
+            relevant["load"] = load
         return hashlib.sha256(json.dumps(relevant, sort_keys=True).encode()).hexdigest()[:16]
 
     def stage_uri(self, default: str) -> str:

@@ -47,15 +47,14 @@ def lake_config(
             where=where,
             fix=f"set catalog in extra to one of {', '.join(CatalogKind)}.",
         )
-    data_path, on_s3 = _data_path(extra, directory)
-    common = {
-        "catalog": CatalogKind(kind),
-        "data_path": data_path,
-        "access": access(extra.get("aws_conn_id", "aws_default"), "us-east-1") if on_s3 else None,
-    }
+    catalog = CatalogKind(kind)
+    data_path = _data_path(extra, directory)
+    on_s3 = data_path is not None and "://" in data_path
+    reach = access(extra.get("aws_conn_id", "aws_default"), "us-east-1") if on_s3 else None
     host = connection.host or None
-    if kind != CatalogKind.POSTGRES:
-        return LakeConfig(**common, path=directory / host if host else None)
+    if catalog is not CatalogKind.POSTGRES:
+        path = directory / host if host else None
+        return LakeConfig(catalog, path=path, data_path=data_path, access=reach)
     address = PostgresCatalog(
         host=host,
         port=connection.port,
@@ -63,17 +62,14 @@ def lake_config(
         user=connection.login or None,
         password=connection.password or None,
     )
-    return LakeConfig(**common, postgres=address)
+    return LakeConfig(catalog, postgres=address, data_path=data_path, access=reach)
 
 
-def _data_path(extra: Mapping[str, Any], directory: Path) -> tuple[str | None, bool]:
+def _data_path(extra: Mapping[str, Any], directory: Path) -> str | None:
     given = extra.get("data_path")
-    if given is None:
-        return None, False
-    text = str(given)
-    if "://" in text:
-        return text, True
-    return str(directory / text), False
+    if given is None or "://" in str(given):
+        return given
+    return str(directory / str(given))
 
 
 def _extra(connection: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from landfall.errors import Conflict
 from landfall.lake_rows import is_lake, put_row, take_fence
-from landfall.ledger_rows import FileRow, LedgerRow, PartitionState, RunStatus
+from landfall.ledger_rows import FileRow, LedgerRow, PartitionState, RunStatus, WatermarkRow
 from landfall.ledger_schema import FILES, PARTITIONS, ensure, exists
 from landfall.sql import Destination, describe_table, quoted
 
@@ -24,7 +24,9 @@ __all__ = [
     "LedgerRow",
     "PartitionState",
     "RunStatus",
+    "WatermarkRow",
     "ensure",
+    "exists",
     "fence",
     "file_history",
     "find_run",
@@ -32,6 +34,7 @@ __all__ = [
     "partitions",
     "record",
     "record_files",
+    "select_rows",
 ]
 
 _FILES_A_STATEMENT = 1_000
@@ -45,7 +48,7 @@ class Fence:
     superseded: bool
 
 
-Row = TypeVar("Row", LedgerRow, PartitionState, FileRow)
+Row = TypeVar("Row", LedgerRow, PartitionState, FileRow, WatermarkRow)
 
 
 def fence(con: DuckDBPyConnection, destination: Destination, state: PartitionState) -> Fence:
@@ -104,15 +107,20 @@ def record_files(
         some = sources[start : start + _FILES_A_STATEMENT]
         con.execute(
             f"INSERT INTO {destination.beside(FILES)} "
-            "(destination_table, partition, run_id, key, size, etag, rows, loaded_at) "
-            "SELECT ?, ?, ?, unnest(?), unnest(?), unnest(?), unnest(?), ?",
+            "(destination_table, partition, run_id, loaded_at, staged_at, key, size, etag, rows, "
+            "watermark_min, watermark_max, read_until) "
+            "SELECT ?, ?, ?, ?, ?, unnest(?), unnest(?), unnest(?), unnest(?), "
+            "unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[])",
             [
                 *(state.destination_table, state.partition, state.run_id),
+                *(state.loaded_at, state.staged_at),
                 [source.key for source in some],
                 [source.size for source in some],
                 [source.etag for source in some],
                 [source.rows for source in some],
-                state.loaded_at,
+                [source.watermark_min for source in some],
+                [source.watermark_max for source in some],
+                [source.read_until for source in some],
             ],
         )
 
@@ -121,7 +129,7 @@ def find_run(
     con: DuckDBPyConnection, destination: Destination, ledger: str, run_id: str
 ) -> LedgerRow | None:
     """The row of a run that has ended."""
-    rows = _select(con, destination, ledger, LedgerRow, "WHERE run_id = ?", [run_id])
+    rows = select_rows(con, destination, ledger, LedgerRow, "WHERE run_id = ?", [run_id])
     return rows[0] if rows else None
 
 
@@ -138,7 +146,7 @@ def last_runs(
 
     Reads only, and finds nothing where nothing exists yet. Rows of a Flight belong to any dataset.
     """
-    return _select(
+    return select_rows(
         con,
         destination,
         ledger,
@@ -153,7 +161,7 @@ def partitions(
     con: DuckDBPyConnection, destination: Destination, partition: str | None = None
 ) -> list[PartitionState]:
     """What is loaded now: of the whole table, or of the partition with this label."""
-    return _select(
+    return select_rows(
         con,
         destination,
         PARTITIONS,
@@ -171,7 +179,7 @@ def file_history(
     run_id: str | None = None,
 ) -> list[FileRow]:
     """The source files of a partition: of one run, or of every load of it, newest first."""
-    return _select(
+    return select_rows(
         con,
         destination,
         FILES,
@@ -182,7 +190,7 @@ def file_history(
     )
 
 
-def _select(
+def select_rows(
     con: DuckDBPyConnection,
     destination: Destination,
     table: str,
@@ -190,6 +198,7 @@ def _select(
     tail: str,
     parameters: list[Any],
 ) -> list[Row]:
+    """The rows of one of the ledger's tables; none where there is no such table yet."""
     if not exists(con, destination, table):
         return []
     named = Destination(destination.database, destination.schema, table)

@@ -44,6 +44,15 @@ class LedgerRow:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
+    rows_inserted: int | None = None
+    rows_updated: int | None = None
+    rows_unchanged: int | None = None
+    rows_late: int | None = None
+    rows_outside: int | None = None
+    total_rows: int | None = None
+    watermark: str | None = None
+    read_from: str | None = None
+    read_until: str | None = None
     snapshot_id: int | None = None
     """DuckLake: the table as this run left it is `AT (VERSION => snapshot_id)`."""
 
@@ -84,3 +93,24 @@ class FileRow:
     etag: str
     rows: int
     loaded_at: datetime
+    staged_at: datetime | None = None
+    watermark_min: str | None = None
+    watermark_max: str | None = None
+    read_until: str | None = None
+    """Rows from this watermark on were left for a later run. None: it was read to its end."""
+
+
+@dataclass(frozen=True)
+class WatermarkRow:
+    """How far one pipeline (a dataset, or a named partition of it) has been read."""
+
+    pipeline_name: str
+    dataset: str
+    destination_table: str
+    partition: str
+    watermark_column: str
+    watermark_type: str
+    last_watermark: str | None
+    staged_at: datetime
+    run_id: str
+    updated_at: datetime

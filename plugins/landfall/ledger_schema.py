@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PARTITIONS = "ingest_partitions"
 FILES = "ingest_files"
 MIGRATIONS = "landfall_migrations"
+WATERMARKS = "ingestion_watermarks"
+REJECTS = "ingest_rejects"
 LAKE_LOCK = "landfall_lock"
 
 Step = Callable[[Destination, str], list[str]]
@@ -65,12 +67,51 @@ def _files(destination: Destination, _: str) -> list[str]:
     return [f"CREATE TABLE IF NOT EXISTS {destination.beside(FILES)} ({columns})"]
 
 
+def _upserts(destination: Destination, ledger: str) -> list[str]:
+    """Watermarks, rejects, and what they add to the older tables.
+
+    MotherDuck's guides make `ingestion_watermarks` with `pipeline_name` and a column of their own:
+    that table is taken over as it is.
+    """
+    marks, rejects = destination.beside(WATERMARKS), destination.beside(REJECTS)
+    texts = ("dataset", "destination_table", "partition", "watermark_column", "watermark_type",
+             "last_watermark", "run_id")  # fmt: skip
+    kept = (f"{name} VARCHAR" for name in ("destination_table", "dataset", "partition", "run_id",
+            "attempt", "reason", "source_file", "row_json"))  # fmt: skip
+    counts = ("rows_inserted", "rows_updated", "rows_unchanged", "rows_late", "rows_outside",
+              "total_rows")  # fmt: skip
+    added = {
+        marks: (
+            *(f"{name} VARCHAR" for name in texts),
+            "staged_at TIMESTAMPTZ",
+            "updated_at TIMESTAMPTZ",
+        ),
+        destination.beside(ledger, what="ledger"): (
+            *(f"{name} BIGINT" for name in counts),
+            *(f"{name} VARCHAR" for name in ("watermark", "read_from", "read_until")),
+        ),
+        destination.beside(FILES): (
+            "staged_at TIMESTAMPTZ",
+            *(f"{name} VARCHAR" for name in ("watermark_min", "watermark_max", "read_until")),
+        ),
+    }
+    return [
+        f"CREATE TABLE IF NOT EXISTS {marks} (pipeline_name VARCHAR PRIMARY KEY)",
+        f"CREATE TABLE IF NOT EXISTS {rejects} ({', '.join(kept)}, rejected_at TIMESTAMPTZ)",
+        *(
+            f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column}"
+            for table, columns in added.items()
+            for column in columns
+        ),
+    ]
+
+
 def _snapshots(destination: Destination, ledger: str) -> list[str]:
     table = destination.beside(ledger, what="ledger")
     return [f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS snapshot_id BIGINT"]
 
 
-STEPS: tuple[Step, ...] = (_runs, _partitions, _files, _snapshots)
+STEPS: tuple[Step, ...] = (_runs, _partitions, _files, _upserts, _snapshots)
 
 
 def ensure(
@@ -122,7 +163,8 @@ def _steps_done(con: DuckDBPyConnection, destination: Destination, ledger: str) 
 
 def _refuse_name(destination: Destination, ledger: str) -> None:
     identifier(ledger, what="ledger")
-    names = [destination.table.lower(), ledger.lower(), PARTITIONS, FILES, MIGRATIONS, LAKE_LOCK]
+    own = (PARTITIONS, FILES, MIGRATIONS, WATERMARKS, REJECTS, LAKE_LOCK)
+    names = [destination.table.lower(), ledger.lower(), *own]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(

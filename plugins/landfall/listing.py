@@ -45,6 +45,8 @@ class Listing:
     folders: tuple[str, ...]
     files: tuple[SourceFile, ...]
     others: tuple[SourceFile, ...]
+    whole: bool = True
+    """Whether all source files in these folders are meant; if not, only the files named here."""
 
     @property
     def bytes(self) -> int:
@@ -78,6 +80,41 @@ def candidate_folders(lister: Lister, root: str, partition: Partition) -> list[s
         else:
             prefixes = [f"{prefix}{name}/" for prefix in prefixes for name in key.folder_names()]
     return prefixes
+
+
+def list_source(lister: Lister, uri: str, partition: Partition, pattern: str) -> Listing:
+    """What the URI (a prefix, a glob or one file) has of the partition now."""
+    root = split_uri(uri)[1]
+    key = root.rstrip("/")
+    if not partition.keys:
+        if any(character in key for character in "*?["):
+            return _find_matching(lister, key, pattern)
+        folder, _, name = key.rpartition("/")
+        if fnmatchcase(name, pattern):  # or a folder whose name looks like a file's
+            found = tuple(file for file in lister.files(key) if file.key == key)
+            if found:
+                return Listing((f"{folder}/" if folder else "",), found, (), whole=False)
+    return find_files(lister, root, partition, pattern)
+
+
+def _find_matching(lister: Lister, glob: str, pattern: str) -> Listing:
+    """The objects whose keys match, folder by folder: `*` never stands for a slash."""
+    segments = glob.split("/")
+    fixed = next(i for i, part in enumerate(segments) if any(c in part for c in "*?["))
+    root = "".join(f"{part}/" for part in segments[:fixed])
+    files: list[SourceFile] = []
+    others: list[SourceFile] = []
+    for file in lister.files(root):
+        parts = file.key.split("/")
+        meant = (
+            len(parts) == len(segments)
+            and not any(part.startswith(("_", ".")) for part in parts[fixed:])
+            and all(map(fnmatchcase, parts, segments))
+            and fnmatchcase(file.name, pattern)
+        )
+        (files if meant else others).append(file)
+    folders = dict.fromkeys(file.key[: -len(file.name)] for file in files)
+    return Listing(tuple(folders), tuple(sorted(files)), tuple(sorted(others)), whole=False)
 
 
 def find_files(lister: Lister, root: str, partition: Partition, pattern: str) -> Listing:

@@ -16,12 +16,51 @@ from landfall.partition import Partition
 
 VERSION = 1
 MANIFEST_NAME = "manifest.json"
+# Staged columns that are Landfall's own begin with it, and never reach the table.
+HIDDEN = "__landfall_"
 
 
 @dataclass(frozen=True)
 class Deduplicate:
     key: tuple[str, ...]
     latest_by: str | None
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A source file that an upsert opens. `known`: it was read before, up to `read_until`."""
+
+    key: str
+    size: int
+    etag: str
+    known: bool = False
+    read_until: str | None = None
+    watermark_min: str | None = None
+    watermark_max: str | None = None
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """What the Spark job must know beyond a replace: the key, the range, and who breaks a rule."""
+
+    key: tuple[str, ...]
+    column: str
+    kind: str | None
+    """The watermark's stored type; None before the first load."""
+    overlap: str
+    ahead: str | None
+    start: str | None
+    """Rows below it are out of range; for a replay, where the range begins."""
+    late_before: str | None
+    until: str | None
+    replay: bool
+    on_null: str
+    late: str
+    deleted: str | None
+    staged_at: str
+    """When the landing was looked at."""
+    files_uri: str
+    """The object that names the files to open: too many for a command's arguments."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +79,7 @@ class StageSpec:
     select: Mapping[str, str] | None = None
     deduplicate: Deduplicate | None = None
     target_file_bytes: int = 128 * 1024 * 1024
+    upsert: Upsert | None = None
 
     @property
     def attempt_uri(self) -> str:
@@ -60,6 +100,9 @@ class StageSpec:
         if document["deduplicate"] is not None:
             wanted = document["deduplicate"]
             document["deduplicate"] = Deduplicate(tuple(wanted["key"]), wanted["latest_by"])
+        if document["upsert"] is not None:
+            upsert = document["upsert"]
+            document["upsert"] = Upsert(**{**upsert, "key": tuple(upsert["key"])})
         return cls(**document)
 
 
@@ -78,6 +121,40 @@ class StagedSource:
     size: int
     etag: str
     rows: int
+    watermark_min: str | None = None
+    watermark_max: str | None = None
+    read_until: str | None = None
+
+
+@dataclass(frozen=True)
+class Upserted:
+    """The upsert's part of a manifest: which range was read, and where its other rows are."""
+
+    key: tuple[str, ...]
+    column: str
+    kind: str | None
+    start: str | None
+    late_before: str | None
+    until: str | None
+    replay: bool
+    reached: str | None = None
+    """The greatest watermark of a row that is loaded or deleted."""
+    rows_outside: int = 0
+    rows_late: int = 0
+    deletes: tuple[StagedFile, ...] = ()
+    rejects: tuple[StagedFile, ...] = ()
+
+    @property
+    def rows_to_delete(self) -> int:
+        return sum(file.rows for file in self.deletes)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Upserted:
+        files = {
+            name: tuple(StagedFile(**file) for file in document[name])
+            for name in ("deletes", "rejects")
+        }
+        return cls(**{**document, "key": tuple(document["key"]), **files})
 
 
 @dataclass(frozen=True)
@@ -106,6 +183,7 @@ class Manifest:
     columns: tuple[Column, ...]
     config_hash: str
     committer: str
+    upsert: Upserted | None = None
     version: int = VERSION
 
     @property
@@ -119,10 +197,13 @@ class Manifest:
     def check(self) -> Manifest:
         """Refuse a manifest whose sums do not add up."""
         parts = self.rows_filtered + self.rows_deduplicated + self.rows_rejected + self.rows_staged
+        names = "filtered + deduplicated + rejected + staged"
+        if self.upsert is not None:
+            parts += self.upsert.rows_outside + self.upsert.rows_to_delete
+            names += " + outside + to delete"
         if self.rows_read != parts:
             raise ManifestError(
-                f"rows read ({self.rows_read}) are not filtered + deduplicated + rejected + staged "
-                f"({parts}).",
+                f"rows read ({self.rows_read}) are not {names} ({parts}).",
                 where=f"manifest of attempt {self.attempt}",
                 fix="clear stage_partition to stage the partition again.",
             )
@@ -156,6 +237,8 @@ class Manifest:
             document["sources"] = tuple(StagedSource(**s) for s in document["sources"])
             document["staged"] = tuple(StagedFile(**s) for s in document["staged"])
             document["columns"] = tuple(Column(**c) for c in document["columns"])
+            if document.get("upsert") is not None:
+                document["upsert"] = Upserted.from_json(document["upsert"])
             manifest = cls(**document)
         except (ValueError, KeyError, TypeError) as error:
             raise ManifestError(

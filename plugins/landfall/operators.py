@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, Airfl
 
 from landfall.dataset import Dataset
 from landfall.errors import ContractError, ManifestError, TransientError, from_json
-from landfall.listing import Listing, find_files, split_uri
+from landfall.listing import Listing, list_source, split_uri
 from landfall.manifest import Deduplicate, StageSpec
 from landfall.outcome import ending
 from landfall.partition import Partition
@@ -92,11 +92,11 @@ class WaitForPartition(S3KeySensor):
         from landfall.connections import s3_client
 
         source = self.dataset.source
-        bucket, root = split_uri(source.uri)
+        bucket, _ = split_uri(source.uri)
         client = s3_client(source.connection, source.region)
         store = S3Store(client, bucket, connection=source.connection)
         partition = Partition.of(self.partition, source.types)
-        listing = find_files(store, root, partition, source.files)
+        listing = list_source(store, source.uri, partition, source.files)
         return not_ready(listing, source.ready, datetime.now(UTC)), listing
 
     def _poke_or_defer(self, context: Context) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from landfall.dataset import Dataset
 from landfall.errors import LandfallError
-from landfall.listing import Listing, SourceFile, find_files, split_uri
+from landfall.listing import Listing, SourceFile, list_source, split_uri
 from landfall.partition import KeyType, Partition
 from landfall.readiness import not_ready
 from landfall.settings import Settings
@@ -70,10 +70,10 @@ def make_plan(
 
     partition = render_partition(dataset, ds=ds, conf=conf)
     source = dataset.source
-    bucket, root = split_uri(source.uri)
+    bucket, _ = split_uri(source.uri)
     client = s3_client(source.connection, source.region)
     store = S3Store(client, bucket, connection=source.connection)
-    listing = find_files(store, root, partition, source.files)
+    listing = list_source(store, source.uri, partition, source.files)
     access = s3_access(source.connection, source.region)
     warehouse = reading_warehouse(dataset, settings)
     with warehouse.connect(_database(dataset), read_only=True) as con:

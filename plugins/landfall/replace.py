@@ -27,6 +27,20 @@ def fit_table(
 
     Comes before the DELETE: after one, DuckDB refuses to alter the table.
     """
+    there = refuse_view(con, destination)
+    if not stage:  # nothing was staged, so nothing is known of the columns
+        return ()
+    if not there:
+        con.execute(*sql.create_table(destination, [(c.name, c.type) for c in stage]))
+        return ()
+    plan = schema.plan(table_columns(con, destination), stage, policy, where=destination.text)
+    for new in plan.add:
+        con.execute(*sql.add_column(destination, new.column, new.type))
+    return tuple(new.column for new in plan.add)
+
+
+def refuse_view(con: DuckDBPyConnection, destination: Destination) -> bool:
+    """Whether the table is there; refuses a view in its place."""
     kind = con.execute(*sql.table_kind(destination, destination.table)).fetchone()
     if kind is not None and kind[0] != "BASE TABLE":
         raise ContractError(
@@ -34,15 +48,7 @@ def fit_table(
             where=destination.text,
             fix="name a table in load.destination, or drop the view.",
         )
-    if not stage:  # nothing was staged, so nothing is known of the columns
-        return ()
-    if kind is None:
-        con.execute(*sql.create_table(destination, [(c.name, c.type) for c in stage]))
-        return ()
-    plan = schema.plan(table_columns(con, destination), stage, policy, where=destination.text)
-    for new in plan.add:
-        con.execute(*sql.add_column(destination, new.column, new.type))
-    return tuple(new.column for new in plan.add)
+    return kind is not None
 
 
 def replace_partition(
@@ -60,11 +66,11 @@ def replace_partition(
                 where=destination.text,
                 fix="keep the partition's keys in transform.select, and in the table.",
             )
-    deleted = _number(con, sql.delete_partition(destination, manifest.partition))
+    deleted = number(con, sql.delete_partition(destination, manifest.partition))
     for chunk in stage.chunks:
         columns = [name for name in chunk.columns if name.lower() in table]
         con.execute(*sql.insert_by_name(destination, chunk.files, columns))
-    count = _number(con, sql.count_partition(destination, manifest.partition))
+    count = number(con, sql.count_partition(destination, manifest.partition))
     if count != manifest.rows_staged:
         raise ManifestError(
             f"the partition would hold {count} rows, the manifest says {manifest.rows_staged}.",
@@ -81,6 +87,7 @@ def table_columns(con: DuckDBPyConnection, destination: Destination) -> list[Tab
     return [TableColumn(name, kind) for name, kind in rows]
 
 
-def _number(con: DuckDBPyConnection, statement: Statement) -> int:
+def number(con: DuckDBPyConnection, statement: Statement) -> int:
+    """The one number that the statement answers: a count, or how many rows it changed."""
     row = con.execute(*statement).fetchone()
     return int(row[0]) if row else 0

@@ -10,8 +10,10 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from landfall.dataset import LoadMode
+from landfall.dataset_fields import is_glob
 from landfall.errors import ManifestError
-from landfall.ledger import LedgerRow, PartitionState, RunStatus
+from landfall.ledger import LedgerRow, PartitionState, RunStatus, WatermarkRow
+from landfall.ledger_watermarks import pipeline_name
 from landfall.manifest import Manifest
 from landfall.partition import Partition
 from landfall.sql import Destination
@@ -40,6 +42,7 @@ def ended_row(
     error: str | None = None,
     run_id: str | None = None,
     secrets: Iterable[str] = (),
+    mode: LoadMode = LoadMode.REPLACE,
 ) -> LedgerRow:
     """The row of a run that ends now. The error is cut to a bounded length, secrets taken out."""
     now = datetime.now(UTC)
@@ -55,7 +58,7 @@ def ended_row(
         dag_id=run.dag_id,
         dag_run_id=run.dag_run_id,
         try_number=run.try_number,
-        mode=LoadMode.REPLACE.value,
+        mode=mode.value,
         status=status,
         started_at=run.started_at,
         finished_at=now,
@@ -65,6 +68,16 @@ def ended_row(
 
 def manifest_row(row: LedgerRow, manifest: Manifest) -> LedgerRow:
     """The row, with what the manifest knows."""
+    part = manifest.upsert
+    if part is not None:
+        row = replace(
+            row,
+            mode=LoadMode.UPSERT.value,
+            rows_late=part.rows_late,
+            rows_outside=part.rows_outside,
+            read_from=part.start if part.replay else part.late_before or part.start,
+            read_until=part.until,
+        )
     return replace(
         row,
         source_glob=source_glob(manifest.source_uri, manifest.partition),
@@ -108,8 +121,28 @@ def partition_state(
     )
 
 
+def watermark_row(state: PartitionState, manifest: Manifest) -> WatermarkRow:
+    """How far the pipeline has been read once this manifest is loaded."""
+    part = manifest.upsert
+    assert part is not None
+    return WatermarkRow(
+        pipeline_name=pipeline_name(manifest.dataset, state.partition),
+        dataset=manifest.dataset,
+        destination_table=state.destination_table,
+        partition=state.partition,
+        watermark_column=part.column,
+        watermark_type=part.kind or "",
+        last_watermark=part.reached,
+        staged_at=state.staged_at,
+        run_id=state.run_id,
+        updated_at=state.loaded_at,
+    )
+
+
 def source_glob(source_uri: str, partition: Partition) -> str:
     """The partition as a glob, in the ledger for people: nothing is read by it."""
+    if is_glob(source_uri) or source_uri.endswith(".parquet"):
+        return source_uri
     folders = []
     for key in partition.keys:
         values = [name.partition("=")[2] for name in key.folder_names()] or ["*"]

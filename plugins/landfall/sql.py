@@ -100,11 +100,11 @@ def file_chunks(files: Sequence[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-_READ = "read_parquet(?, union_by_name = true, hive_partitioning = false)"
+READ_FILES = "read_parquet(?, union_by_name = true, hive_partitioning = false)"
 
 
 def describe_files(files: Sequence[str]) -> Statement:
-    return f"DESCRIBE SELECT * FROM {_READ}", [list(files)]  # noqa: S608
+    return f"DESCRIBE SELECT * FROM {READ_FILES}", [list(files)]  # noqa: S608
 
 
 def describe_table(destination: Destination) -> Statement:
@@ -133,7 +133,7 @@ def create_table(destination: Destination, columns: Sequence[tuple[str, str]]) -
 
 def create_table_as(destination: Destination, files: Sequence[str]) -> Statement:
     """The table with the files' columns and no row."""
-    text = f"CREATE TABLE {destination.qualified} AS SELECT * FROM {_READ} LIMIT 0"  # noqa: S608
+    text = f"CREATE TABLE {destination.qualified} AS SELECT * FROM {READ_FILES} LIMIT 0"  # noqa: S608
     return text, [list(files)]
 
 
@@ -180,5 +180,5 @@ def insert_by_name(
     destination: Destination, files: Sequence[str], columns: Sequence[str]
 ) -> Statement:
     listed = ", ".join(quoted(column) for column in columns)
-    text = f"INSERT INTO {destination.qualified} BY NAME SELECT {listed} FROM {_READ}"  # noqa: S608
+    text = f"INSERT INTO {destination.qualified} BY NAME SELECT {listed} FROM {READ_FILES}"  # noqa: S608
     return text, [list(files)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from landfall.errors import ContractError, ManifestError
-from landfall.manifest import Manifest
+from landfall.manifest import HIDDEN, Manifest, StagedFile
 from landfall.schema import TableColumn
 from landfall.sql import describe_files, file_chunks
 
@@ -31,10 +32,17 @@ class Stage:
 
 
 def read_stage(
-    con: DuckDBPyConnection, manifest: Manifest, access: S3Access | None, where: str
+    con: DuckDBPyConnection,
+    manifest: Manifest,
+    access: S3Access | None,
+    where: str,
+    files: Sequence[StagedFile] | None = None,
 ) -> Stage:
-    """Reads the files' schemas. With `access`, a secret for their buckets is made first."""
-    uris = [file.uri for file in manifest.staged]
+    """Reads the schemas of the staged files, or of others that the manifest names.
+
+    With `access`, a secret for their buckets is made first. Landfall's own columns are left out.
+    """
+    uris = [file.uri for file in (manifest.staged if files is None else files)]
     if access is not None:
         from landfall.warehouse.s3_secret import create_s3_secret
 
@@ -42,12 +50,12 @@ def read_stage(
             create_s3_secret(con, access, bucket, name=f"landfall_stage_{number}")
     chunks: list[Chunk] = []
     merged: dict[str, TableColumn] = {}
-    for files in file_chunks(uris):
-        described = con.execute(*describe_files(files)).fetchall()
-        found = [TableColumn(row[0], row[1]) for row in described]
+    for chunk in file_chunks(uris):
+        described = con.execute(*describe_files(chunk)).fetchall()
+        found = [TableColumn(r[0], r[1]) for r in described if not r[0].startswith(HIDDEN)]
         for column in found:
             _refuse_other_type(merged.setdefault(column.name.lower(), column), column, where)
-        chunks.append(Chunk(tuple(files), tuple(column.name for column in found)))
+        chunks.append(Chunk(tuple(chunk), tuple(column.name for column in found)))
     _refuse_other_columns(manifest, merged, where)
     return Stage(tuple(chunks), tuple(merged.values()))
 

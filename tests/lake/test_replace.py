@@ -42,7 +42,8 @@ def test_the_table_is_found_as_each_run_left_it(stage: Stage, warehouse: DuckLak
 def test_the_commit_message_names_the_run(stage: Stage, warehouse: DuckLakeWarehouse) -> None:
     result = load(warehouse, stage.request(rows()))
     (row,) = runs(warehouse)
-    query = f"SELECT author, commit_message FROM retail.snapshots() WHERE snapshot_id = {row.snapshot_id}"
+    noted = f"WHERE snapshot_id = {row.snapshot_id}"
+    query = f"SELECT author, commit_message FROM retail.snapshots() {noted}"
     where = "retail.main.transactions, partition date=2026-02-11"
     assert fetch(warehouse, query) == [("landfall", f"landfall run {result.run_id}: {where}")]
 

@@ -115,7 +115,7 @@ def test_a_hostile_partition_key_is_refused(tmp_path: Path) -> None:
     assert "not an identifier" in refusal(tmp_path, text(source=source))
 
 
-@pytest.mark.parametrize("uri", ["landing/x", "s3://b", "https://landing/x", "s3://landing/*/x"])
+@pytest.mark.parametrize("uri", ["landing/x", "s3://b", "https://landing/x", "s3://land*/x"])
 def test_a_landing_that_is_no_prefix_in_s3_is_refused(tmp_path: Path, uri: str) -> None:
     content = text().replace("s3://landing/sales", uri)
     assert "s3://bucket/prefix" in refusal(tmp_path, content)
@@ -247,3 +247,61 @@ def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     good, bad = read_datasets(tmp_path / "none")
     assert good == []
     assert "is not a folder" in str(bad[0][1])
+
+
+UPSERT = """
+    destination: shop.main.sales
+    mode: upsert
+    key: [id]
+    watermark: {column: at, overlap: "15 minutes", start: 1970-01-01, until: 2022-11-02 01:00:00}
+"""
+
+
+def test_a_watermark_is_kept_as_the_text_that_was_written(tmp_path: Path) -> None:
+    mark = read(tmp_path, text(load=UPSERT)).upsert
+    assert mark is not None
+    assert (mark.start, mark.until) == ("1970-01-01", "2022-11-02 01:00:00")
+    assert (mark.on_null, mark.late, mark.ahead) == ("fail", "load", "1 day")
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        ("destination: a.b.c\nmode: upsert", "needs key and watermark"),
+        ("destination: a.b.c\nmode: upsert\nwatermark: {column: at}", "needs key"),
+        ("destination: a.b.c\nkey: [id]", "key: only with mode: upsert"),
+        ("destination: a.b.c\ndeleted: op = 'D'", "deleted: only with mode: upsert"),
+        (UPSERT.replace("[id]", "[id, ID]"), "names a column twice"),
+        (UPSERT.replace("15 minutes", "15 parsecs"), "load.watermark.overlap: '15 parsecs' is not"),
+        (UPSERT.replace("column: at", "late: skip, column: at"), "load.watermark.late"),
+        (UPSERT.replace("1970-01-01", "true"), "load.watermark.start"),
+    ],
+)
+def test_an_upsert_that_lacks_or_mistakes_a_key_is_refused(
+    tmp_path: Path, load: str, said: str
+) -> None:
+    assert said in refusal(tmp_path, text(load=load))
+
+
+def test_upsert_deduplicates_by_itself(tmp_path: Path) -> None:
+    more = "transform: {deduplicate: {key: [id]}}"
+    assert "remove it" in refusal(tmp_path, text(load=UPSERT, more=more))
+
+
+@pytest.mark.parametrize("select", ["{id: id}", "{at: at}"])
+def test_select_must_give_key_and_watermark(tmp_path: Path, select: str) -> None:
+    message = refusal(tmp_path, text(load=UPSERT, more=f"transform: {{select: {select}}}"))
+    assert "which transform.select does not give" in message
+
+
+def test_a_partition_key_may_be_part_of_the_key(tmp_path: Path) -> None:
+    load = UPSERT.replace("[id]", "[id, region]")
+    more = "transform: {select: {id: id, at: at}}"
+    assert read(tmp_path, text(source="partition: {region: '*'}", load=load, more=more)).upsert
+
+
+def test_a_glob_goes_without_partition_keys(tmp_path: Path) -> None:
+    content = text().replace("s3://landing/sales", "s3://landing/*/x")
+    assert read(tmp_path, content).source.uri == "s3://landing/*/x"
+    keyed = text(source="partition: {date: '*'}").replace("s3://landing/sales", "s3://landing/*/x")
+    assert "goes without partition keys" in refusal(tmp_path, keyed)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from landfall.errors import ConfigError, SourceError
-from landfall.listing import SourceFile, find_files, fingerprint, split_uri
+from landfall.listing import SourceFile, find_files, fingerprint, list_source, split_uri
 from landfall.partition import Partition
 
 DAY = Partition.of({"region": "*", "date": "2026-02-11"}, {"date": "date"})
@@ -121,3 +121,53 @@ def test_the_fingerprint_ignores_order_and_time() -> None:
 @pytest.mark.parametrize("changed", [("c", 1, "x"), ("a", 2, "x"), ("a", 1, "z")])
 def test_the_fingerprint_sees_key_size_and_etag(changed: tuple[str, int, str]) -> None:
     assert fingerprint([SourceFile("a", 1, "x")]) != fingerprint([SourceFile(*changed)])
+
+
+TRIPS = (
+    "trips/2022/yellow_01.parquet",
+    "trips/2022/yellow_02.parquet",
+    "trips/2022/green_01.parquet",
+    "trips/2022/_yellow_03.parquet",
+    "trips/2022/yellow_01.csv",
+    "trips/2023/yellow_01.parquet",
+    "trips/2023/deep/yellow_01.parquet",
+    "trips_old/2022/yellow_01.parquet",
+)
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        ("trips/2022/yellow_*.parquet", [TRIPS[0], TRIPS[1]]),
+        ("trips/*/yellow_01.parquet", [TRIPS[0], TRIPS[5]]),
+        ("trips/202?/yellow_*", [TRIPS[0], TRIPS[1], TRIPS[5]]),
+        ("trips/2022/[yg]*_01.parquet", [TRIPS[2], TRIPS[0]]),
+        ("trips/2022/*", [TRIPS[2], TRIPS[0], TRIPS[1]]),
+    ],
+)
+def test_a_glob_names_objects_and_never_crosses_a_folder(glob: str, found: list[str]) -> None:
+    store = Keys(TRIPS)
+    listing = list_source(store, f"s3://b/{glob}", Partition(()), "*.parquet")
+    assert [file.key for file in listing.files] == found
+    assert not listing.whole
+    assert all(prefix.startswith("trips/") for prefix in store.requests)
+
+
+def test_one_file_is_that_file_alone() -> None:
+    store = Keys(["trips/a.parquet", "trips/a.parquet.parquet", "trips/b.parquet"])
+    listing = list_source(store, "s3://b/trips/a.parquet", Partition(()), "*.parquet")
+    assert [file.key for file in listing.files] == ["trips/a.parquet"]
+    assert (listing.folders, listing.whole) == (("trips/",), False)
+
+
+def test_a_folder_may_be_named_like_a_file() -> None:
+    store = Keys(["trips/a.parquet/part-0.parquet"])
+    listing = list_source(store, "s3://b/trips/a.parquet", Partition(()), "*.parquet")
+    assert [file.key for file in listing.files] == ["trips/a.parquet/part-0.parquet"]
+    assert listing.whole
+
+
+def test_a_prefix_is_listed_as_before() -> None:
+    store = Keys(history(60))
+    listing = list_source(store, "s3://b/t", DAY, "*.parquet")
+    assert listing == find_files(store, "t/", DAY, "*.parquet")

@@ -80,12 +80,14 @@ def check_unchanged(before: Listing, now: Listing) -> None:
 def read(spark: SparkSession, spec: StageSpec, listing: Listing) -> Source:
     """The partition's rows. Reads footers for the merged schema, and no data yet."""
     bucket, root = split_uri(spec.source_uri)
+    # Many files cost a look each; folders do not, but hold files that may not be meant.
+    paths = listing.folders if listing.whole else [file.key for file in listing.files]
     plain = (
         spark.read.option("recursiveFileLookup", "true")
         .option("pathGlobFilter", spec.files)
         .option("mergeSchema", "true")
         .option("__globPaths__", "false")  # a folder's name is a name, not a pattern
-        .parquet(*(f"s3a://{bucket}/{folder.rstrip('/')}" for folder in listing.folders))
+        .parquet(*(f"s3a://{bucket}/{path.rstrip('/')}" for path in paths))
     )
     encoded = {_key_of(path): path for path in plain.inputFiles()}
     _check_input(listing, set(encoded), spec)

@@ -28,7 +28,7 @@ _DATABASE = "landfall_lock_session"
 def postgres_lock(
     con: DuckDBPyConnection, secret: str, what: str, timeout: float, where: str
 ) -> Iterator[None]:
-    """An advisory lock in the catalog's database: it works across machines, first come first served.
+    """An advisory lock in the catalog's database: it works across machines, first come first.
 
     It is held by a transaction of a connection of its own, so that it outlasts the lake's COMMIT.
     """
@@ -38,9 +38,9 @@ def postgres_lock(
         session.execute("BEGIN")
         try:
             wait = f"SET LOCAL lock_timeout = {max(1, round(timeout * 1000))}"
-            session.execute(f"CALL postgres_execute('{_DATABASE}', '{wait}')")
-            take = f"SELECT 1 AS taken FROM (SELECT pg_advisory_xact_lock({lock_number(what)})) q"
-            session.execute(f"SELECT * FROM postgres_query('{_DATABASE}', '{take}')").fetchall()  # noqa: S608
+            session.execute("CALL postgres_execute(?, ?)", [_DATABASE, wait])
+            take = f"SELECT 1 AS taken FROM pg_advisory_xact_lock({lock_number(what)})"  # noqa: S608
+            session.execute("SELECT * FROM postgres_query(?, ?)", [_DATABASE, take]).fetchall()
         except duckdb.Error as error:
             if "lock timeout" not in str(error):
                 raise
