@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from landfall.dataset import Dataset
 from landfall.errors import LandfallError
 from landfall.listing import Listing, SourceFile, list_source, split_uri
-from landfall.partition import KeyType, Partition
+from landfall.partition import Partition
 from landfall.readiness import not_ready
 from landfall.settings import Settings
-from landfall.sql import Destination, literal
+from landfall.sql import KEY_TYPES, Destination, literal
 from landfall.templates import render_partition
 
 if TYPE_CHECKING:
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 5.0
 _STAGED = ["<the staged files>"]
-_KEY_TYPES = {
-    KeyType.STRING: "VARCHAR",
-    KeyType.INTEGER: "BIGINT",
-    KeyType.DATE: "DATE",
-    KeyType.TIMESTAMP: "TIMESTAMP",
-    KeyType.DOUBLE: "DOUBLE",
-    KeyType.BOOLEAN: "BOOLEAN",
-}
 
 
 @dataclass(frozen=True)
@@ -161,7 +153,7 @@ def _source_columns(
     columns = [TableColumn(str(row[0]), str(row[1])) for row in described]
     known = {column.name.lower() for column in columns}
     keys = (key for key in partition.keys if key.name.lower() not in known)
-    return columns + [TableColumn(key.name, _KEY_TYPES[key.type]) for key in keys]
+    return columns + [TableColumn(key.name, KEY_TYPES[key.type]) for key in keys]
 
 
 def _note(dataset: Dataset) -> str | None:
