@@ -24,6 +24,7 @@ from landfall.s3 import S3Store
 from landfall.s3_access import S3Access
 from landfall.sql import Destination
 from landfall.warehouse.base import Warehouse
+from landfall.warehouse.s3_secret import create_s3_secret
 
 SALES = Destination("retail", "main", "sales")
 
@@ -98,9 +99,13 @@ class Shop:
 
     def query(self, text: str) -> list[Any]:
         """What a reader of the lake sees who may read the landing."""
-        from landfall.warehouse.s3_secret import create_s3_secret
+        return self._run(text, read_only=True)
 
-        with self.warehouse.connect("retail", read_only=True) as con:
+    def execute(self, text: str) -> list[Any]:
+        return self._run(text, read_only=False)
+
+    def _run(self, text: str, *, read_only: bool) -> list[Any]:
+        with self.warehouse.connect("retail", read_only=read_only) as con:
             create_s3_secret(con, access(self.server), "s3://landing/", name="reader")
             return con.execute(text).fetchall()
 

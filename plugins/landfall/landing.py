@@ -78,8 +78,8 @@ def _partition(source: Source, folders: list[str]) -> Partition | None:
     for name, _, text in given:
         value = hive_unescape(text)
         key = PartitionKey(name, source.key_type(name), (value,))
-        wanted = _fixed(source, name)
-        if wanted is not None and not set(key.typed) & set(wanted.typed):
+        values, wanted = set(key.typed), _fixed(source, name)
+        if wanted is not None and values.isdisjoint(wanted.typed):
             return None
         keys.append(key)
     return Partition(tuple(keys))
