@@ -56,7 +56,7 @@ class Lake(Section):
 
     owns_files: bool = False
     """Whether the landed files of mode register become DuckLake's: only then does maintenance
-    merge them, and delete those that no snapshot needs."""
+    delete those that no snapshot needs."""
     keep_days: int = Field(30, ge=1)
     """Maintenance expires snapshots that are older; `AT (VERSION => …)` no longer finds them."""
     cleanup_days: int = Field(2, ge=1)

@@ -114,7 +114,8 @@ def _reach(con: DuckDBPyConnection, access: Mapping[str, S3Access]) -> None:
 
 
 def _merge(con: DuckDBPyConnection, upkeep: Upkeep) -> Done:
-    """The table and the ledger's; not a table of landed files that are not DuckLake's."""
+    """The table and the ledger's. Not a table with landed files: DuckLake fails on files from
+    several folders (ducklake#1082)."""
     to = upkeep.destination
     own = (upkeep.ledger, PARTITIONS, FILES, WATERMARKS, REJECTS, MIGRATIONS, LAKE_LOCK)
     lake = data_path(con, to.database)
@@ -126,32 +127,28 @@ def _merge(con: DuckDBPyConnection, upkeep: Upkeep) -> Done:
             "SELECT data_file FROM ducklake_list_files(?, ?, schema => ?)",
             [to.database, table, to.schema],
         ).fetchall()
-        landed = [path for (path,) in files if not _is_lakes(path, lake, upkeep.owned)]
+        landed = _landed([path for (path,) in files], lake, owned=())
         if landed:
             kept += landed
         elif upkeep.dry_run:
             lines.append(f"{table}: {len(files)} files")
         else:
             merged = con.execute(
-                "SELECT coalesce(sum(files_processed), 0), coalesce(sum(files_created), 0) "
-                "FROM ducklake_merge_adjacent_files(?, ?, schema => ?)",
+                "CALL ducklake_merge_adjacent_files(?, ?, schema => ?)",
                 [to.database, table, to.schema],
-            ).fetchone()
-            assert merged is not None
-            lines.append(f"{table}: {merged[0]} of {len(files)} files merged into {merged[1]}")
+            ).fetchall()
+            taken, made = (sum(row[place] for row in merged) for place in (2, 3))
+            lines.append(f"{table}: {taken} of {len(files)} files merged into {made}")
     return Done(upkeep.action, upkeep.dry_run, tuple(lines), tuple(kept))
 
 
 def _expire(con: DuckDBPyConnection, upkeep: Upkeep, before: datetime) -> Done:
     """Of the whole catalog. The newest snapshot always stays."""
     rows = con.execute(
-        "SELECT snapshot_id, snapshot_time AT TIME ZONE 'UTC', commit_message "  # noqa: S608
-        f"FROM ducklake_expire_snapshots(?, older_than => ?, dry_run => {upkeep.dry_run})",
+        f"CALL ducklake_expire_snapshots(?, older_than => ?, dry_run => {upkeep.dry_run})",
         [upkeep.destination.database, before],
     ).fetchall()
-    lines = (
-        f"snapshot {number} of {made:%Y-%m-%d %H:%M} {why or ''}" for number, made, why in rows
-    )
+    lines = (f"snapshot {row[0]} of {row[1]:%Y-%m-%d %H:%M} {row[5] or ''}" for row in rows)
     return Done(upkeep.action, upkeep.dry_run, tuple(line.rstrip() for line in lines))
 
 
@@ -171,8 +168,7 @@ def _cleanup(con: DuckDBPyConnection, upkeep: Upkeep, before: datetime) -> Done:
     lines = _to_delete(con, database, before, dry_run=upkeep.dry_run)
     if upkeep.orphans:
         orphans = con.execute(
-            "SELECT path FROM ducklake_delete_orphaned_files"  # noqa: S608
-            f"(?, older_than => ?, dry_run => {upkeep.dry_run})",
+            f"CALL ducklake_delete_orphaned_files(?, older_than => ?, dry_run => {upkeep.dry_run})",
             [database, before],
         ).fetchall()
         lines += [path for (path,) in orphans]
@@ -186,8 +182,7 @@ def _to_delete(
 ) -> list[str]:
     """Paths that DuckLake deletes; without `dry_run` it does."""
     rows = con.execute(
-        "SELECT path FROM ducklake_cleanup_old_files"  # noqa: S608
-        f"(?, older_than => ?, dry_run => {dry_run})",
+        f"CALL ducklake_cleanup_old_files(?, older_than => ?, dry_run => {dry_run})",
         [database, before],
     ).fetchall()
     return [path for (path,) in rows]

@@ -84,8 +84,8 @@ def refuse_problems(result: RegisterResult, source_uri: str) -> None:
         error = SourceError(
             _told(result.problems),
             where=source_uri,
-            fix="put a changed or vanished file back as it was, or DELETE its partition from the "
-            "table; land corrections under new names, below the partition's folders.",
+            fix="put a changed or vanished file back as it was; land corrections under new names, "
+            "in the partition's folders. A file may go once its rows were deleted from the table.",
         )
         error.recorded = True
         raise error

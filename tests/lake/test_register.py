@@ -189,13 +189,23 @@ def test_a_file_that_changed_is_reported_and_the_new_ones_are_in(shop: Shop) -> 
     assert all(key in error for error in errors[1:])
 
 
-def test_a_file_that_vanished_is_reported_until_the_table_no_longer_reads_it(shop: Shop) -> None:
+def test_a_file_that_vanished_is_reported_until_it_is_back(shop: Shop) -> None:
     key = shop.put(f"{NW}/a.parquet", {"id": [1]})
     shop.put(f"{SW}/b.parquet", {"id": [2]})
     shop.run()
     shop.s3.delete_object(Bucket="landing", Key=key)
     assert f"{key} vanished" in shop.run().problems[0]
+    shop.put(f"{NW}/a.parquet", {"id": [1]})
+    assert shop.run().problems == ()
+    assert shop.ids() == [1, 2]
+
+
+def test_a_file_may_go_once_its_rows_were_deleted(shop: Shop) -> None:
+    key = shop.put(f"{NW}/a.parquet", {"id": [1]})
+    shop.put(f"{SW}/b.parquet", {"id": [2]})
+    shop.run()
     shop.execute("DELETE FROM retail.main.sales WHERE region = 'NW' AND date = '2026-02-11'")
+    shop.s3.delete_object(Bucket="landing", Key=key)
     assert shop.run().problems == ()
     assert shop.ids() == [2]
 
