@@ -264,13 +264,14 @@ def write_warehouse(conn_id: str, database: str, settings: Settings) -> str:
     """Makes a table in a transaction and rolls it back; a file that does not exist stays so."""
     from landfall.connections import warehouse_config
     from landfall.warehouse.duckdb import DuckDBWarehouse
+    from landfall.warehouse.ducklake import DuckLakeWarehouse
     from landfall.warehouse.factory import open_warehouse
 
     warehouse = open_warehouse(warehouse_config(conn_id, settings))
-    if isinstance(warehouse, DuckDBWarehouse):
+    if isinstance(warehouse, DuckDBWarehouse | DuckLakeWarehouse):
         warehouse.lock_timeout = LOCK_SECONDS
         file = warehouse.file(database)
-        if not file.exists():
+        if file is not None and not file.exists():
             above = next(folder for folder in file.parents if folder.exists())
             if not os.access(above, os.W_OK):
                 raise ConfigError("the folder cannot be written.", where=str(above))
