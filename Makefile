@@ -7,6 +7,7 @@ TYPED := $(wildcard plugins spark_jobs)
 # The tests find Java, Spark's jars and Airflow's home as the commands do.
 PYTEST := . bin/env && python -m pytest -o cache_dir=$(LANDFALL_HOME)/cache/pytest
 V ?=
+DATASET ?= retail_transactions
 
 .PHONY: help
 help:  ## list the commands
@@ -17,8 +18,8 @@ setup:  ## set up all that is needed, once (Python packages, Java, Spark's jars,
 	@bin/setup
 
 .PHONY: demo
-demo:  ## set up, land three days of retail data and load one of them (V=1 shows the logs)
-	@bin/setup && bin/landfall demo $(if $(V),--verbose)
+demo:  ## set up, land example data and load it (DATASET=taxi_trips: the upsert; V=1 shows the logs)
+	@bin/setup && bin/landfall demo $(DATASET) $(if $(V),--verbose)
 
 .PHONY: test
 test:  ## set up and run all tests (ARGS="-k name" chooses)

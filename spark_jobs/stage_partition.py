@@ -13,16 +13,15 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 
-from landfall.errors import ConfigError, LandfallError, SourceError, TransientError
+from landfall.errors import LandfallError, SourceError, TransientError
 from landfall.listing import Listing, list_source, split_uri
 from landfall.manifest import Column, Manifest, StagedSource, StageSpec
 from landfall.s3_access import S3Access
-from landfall.spark import publish, source, transform
+from landfall.spark import publish, source, transform, upsert
+from landfall.spark.counts import Counts
 from landfall.spark.failures import explain
 from landfall.spark.incompatible import find_incompatible
 from landfall.spark.session import access_from, configure, start_session
@@ -43,18 +42,26 @@ def run(
     try:
         configure(spark, access)
         landing = Store(spark, split_uri(spec.source_uri)[0])
+        opened = upsert.files_to_open(spark, spec)
         staged_at = datetime.now(UTC)
-        listing = _listing(landing, spec)
+        listing = _listing(landing, spec, opened)
         source.check_listing(listing, spec)
     except Exception as error:
         raise explain(error, spec) from error
+
+    def look_again() -> None:
+        source.check_unchanged(listing, _listing(landing, spec, opened))
+
     try:
-        manifest = _stage(spark, spec, listing, staged_at)
+        if spec.upsert is not None:
+            manifest = upsert.stage(spark, spec, listing, opened)
+        else:
+            manifest = _stage(spark, spec, listing, staged_at)
     except Exception as error:
-        raise _cause(spark, spec, landing, listing, error) from error
+        raise _cause(spark, spec, listing, look_again, error) from error
     before_check()
     try:
-        source.check_unchanged(listing, _listing(landing, spec))
+        look_again()
         store = Store(spark, split_uri(spec.stage_uri)[0])
         store.write_text(split_uri(spec.manifest_uri)[1].rstrip("/"), manifest.to_json())
     except Exception as error:
@@ -66,7 +73,7 @@ def _stage(spark: SparkSession, spec: StageSpec, listing: Listing, staged_at: da
     store = Store(spark, split_uri(spec.stage_uri)[0])
     publish.check_fresh(store, spec)
     read = source.read(spark, spec, listing)
-    counts = _Counts()
+    counts = Counts()
     output = transformed(read, spec, counts)
     rows = source.rows_by_file(read.plain)
     publish.write(output, spec, listing.bytes)
@@ -99,7 +106,7 @@ def _stage(spark: SparkSession, spec: StageSpec, listing: Listing, staged_at: da
     ).check()
 
 
-def transformed(read: source.Source, spec: StageSpec, counts: _Counts) -> DataFrame:
+def transformed(read: source.Source, spec: StageSpec, counts: Counts) -> DataFrame:
     """The source's rows as they will be staged, counted after every step on their way."""
     frame = counts.of("read", read.frame, read.disagreements)
     frame = frame.drop(*(c for c in frame.columns if c.startswith("__landfall_differs_")))
@@ -109,69 +116,24 @@ def transformed(read: source.Source, spec: StageSpec, counts: _Counts) -> DataFr
     return counts.of("staged", transform.choose_columns(frame, spec.select, keys))
 
 
-class _Counts:
-    """Row counts taken in the pass that writes, by name."""
-
-    def __init__(self) -> None:
-        self._observations: dict[str, Observation] = {}
-
-    def of(
-        self, name: str, frame: DataFrame, examples: Mapping[str, Any] | None = None
-    ) -> DataFrame:
-        self._observations[name] = Observation()
-        measured = [F.min(value).alias(f"differs_{key}") for key, value in (examples or {}).items()]
-        return frame.observe(self._observations[name], F.count(F.lit(1)).alias("rows"), *measured)
-
-    def _value(self, name: str) -> dict[str, Any]:
-        observation = self._observations[name]
-        java: Any = observation._jo
-        # Python's side cannot take the empty row of a step that is not in the plan any more.
-        return observation.get if java.getRow().length() else {}
-
-    def check_keys(self, read: source.Source) -> None:
-        """Refuse a source where a file contradicts its path."""
-        for key in read.disagreements:
-            example = self._value("read").get(f"differs_{key}")
-            if example is not None:
-                raise source.disagreement(key, example)
-
-    def check(self, in_sources: int, in_stage: int, spec: StageSpec) -> tuple[int, int, int]:
-        """Rows read, kept by the filter and left by deduplication, if all of them add up.
-
-        A step that Spark proved empty while planning (a filter that is never true) is not in
-        the plan any more and counts nothing: what its footers say is then what was read.
-        """
-        read = self._value("read").get("rows", in_sources)
-        kept = self._value("kept").get("rows", 0)
-        unique = self._value("unique").get("rows", 0)
-        if unique != self._value("staged").get("rows", 0) and spec.select is not None:
-            raise ConfigError(
-                "the expressions do not give one row for each row.",
-                where="transform.select",
-                fix="use no aggregates and nothing that multiplies rows, such as explode.",
-            )
-        if read != in_sources or unique != in_stage:
-            raise TransientError(
-                f"counted {read} rows read and {unique} staged, but the files hold {in_sources} "
-                f"and {in_stage}.",
-                where=spec.attempt_uri,
-                fix="Spark repeated a part of the job; the next try starts anew.",
-            )
-        return int(read), int(kept), int(unique)
-
-
-def _listing(landing: Store, spec: StageSpec) -> Listing:
-    return list_source(landing, spec.source_uri, spec.partition, spec.files)
+def _listing(landing: Store, spec: StageSpec, opened: upsert.Opened) -> Listing:
+    """The partition's files; of an upsert those that it opens, as they were when it was planned."""
+    found = list_source(landing, spec.source_uri, spec.partition, spec.files)
+    return found if spec.upsert is None else upsert.narrowed(found, opened)
 
 
 def _cause(
-    spark: SparkSession, spec: StageSpec, landing: Store, listing: Listing, error: Exception
+    spark: SparkSession,
+    spec: StageSpec,
+    listing: Listing,
+    look_again: Callable[[], None],
+    error: Exception,
 ) -> LandfallError:
     """The error to report: a source that changed meanwhile explains whatever came of it."""
     found = explain(error, spec, listing.files)
     if isinstance(found, SourceError) or type(found) is TransientError:
         try:
-            source.check_unchanged(listing, _listing(landing, spec))
+            look_again()
             if not isinstance(error, LandfallError):
                 find_incompatible(spark, spec, listing.files)
         except Exception as better:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from landfall.dataset import Dataset
-from landfall.landing import Landing, list_landing
+from landfall.landing import Landing, list_whole_landing
 from landfall.listing import split_uri
 from landfall.local_s3 import LocalS3
 from landfall.partition import Partition
@@ -77,7 +77,7 @@ class Shop:
     def listing(self) -> Landing:
         source = self.dataset().source
         store = S3Store(self.s3, split_uri(source.uri)[0], connection="aws_default")
-        return list_landing(store, source, datetime.now(UTC))
+        return list_whole_landing(store, source, datetime.now(UTC))
 
     def request(self) -> RegisterRequest:
         dataset = self.dataset()

@@ -169,7 +169,10 @@ def lake(arguments: argparse.Namespace, settings: Settings, console: Console) ->
 
 def demo(arguments: argparse.Namespace, settings: Settings, console: Console) -> int:
     from landfall.demo import run_demo
+    from landfall.demo_taxi import DATASET, run_taxi_demo
 
+    if arguments.dataset == DATASET:
+        return run_taxi_demo(settings, console, verbose=arguments.verbose)
     return run_demo(settings, console, verbose=arguments.verbose)
 
 
@@ -242,7 +245,9 @@ def _parser() -> argparse.ArgumentParser:
     made = add("plan", plan, "dry run: what a run would read, delete and insert")
     made.add_argument("dataset", metavar="DATASET")
     made.add_argument("date", nargs="?", metavar="DATE", help="default: yesterday (UTC)")
-    made.add_argument("--conf", metavar="JSON", help='as a trigger\'s: {"partition": {…}}')
+    made.add_argument(
+        "--conf", metavar="JSON", help='as a trigger\'s: {"partition": {…}}, {"until": …}'
+    )
     made = add("status", status, "which partitions are loaded, and each dataset's last run")
     made.add_argument("dataset", nargs="?", metavar="DATASET")
     made = add("history", history, "the runs of a dataset; with a partition, its source files")
@@ -261,7 +266,14 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--orphans", action="store_true", help="clean up files that no snapshot ever had, too"
     )
-    made = add("demo", demo, "land three days of sales and load one of them", as_json=False)
+    made = add("demo", demo, "land example data and load it, step by step", as_json=False)
+    made.add_argument(
+        "dataset",
+        nargs="?",
+        choices=["retail_transactions", "taxi_trips"],
+        default="retail_transactions",
+        help="retail_transactions: one of three days replaced; taxi_trips: a month upserted",
+    )
     made.add_argument("-v", "--verbose", action="store_true", help="show Airflow's log")
     return parser
 

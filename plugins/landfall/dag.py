@@ -34,7 +34,7 @@ def build_dag(dataset: Dataset) -> DAG:
         start_date=datetime(*dataset.start_date.timetuple()[:3], tzinfo=UTC),
         catchup=run.catchup,
         is_paused_upon_creation=run.paused,
-        max_active_runs=run.max_active_runs,
+        max_active_runs=_active_runs(dataset),
         tags={"landfall", *dataset.tags},
         user_defined_macros={MACRO: conf_macro(dataset)},
         doc_md=_doc(dataset),
@@ -86,6 +86,14 @@ def _register(dataset: Dataset, templates: Templates) -> PythonOperator:
         # Nothing landed for this run's own partition: files of others may have come late.
         trigger_rule="none_failed",
     )
+
+
+def _active_runs(dataset: Dataset) -> int:
+    """Runs of one watermark would read the same files at once, so one at a time unless asked."""
+    run = dataset.run
+    if dataset.upsert is not None and "max_active_runs" not in run.model_fields_set:
+        return 1
+    return run.max_active_runs
 
 
 class RefusedDatasets(DAG):
@@ -146,6 +154,15 @@ def _doc(dataset: Dataset) -> str:
         f"| filter | `{dataset.transform.filter or 'none'}` |",
         f"| destination | `{load.destination}` ({load.mode.value}) |",
         f"| schedule | `{dataset.schedule or 'when triggered'}` (UTC) |",
+        *_upsert_doc(dataset),
         f"| new columns | {dataset.contract.on_schema_change.value} |",
     ]
     return "\n".join(lines)
+
+
+def _upsert_doc(dataset: Dataset) -> list[str]:
+    mark = dataset.upsert
+    if mark is None:
+        return []
+    key = ", ".join(dataset.load.key)
+    return [f"| key | `{key}` |", f"| watermark | `{mark.column}`, overlap {mark.overlap} |"]

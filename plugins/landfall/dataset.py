@@ -199,7 +199,7 @@ class Run(Section):
     paused: bool = False
     """Whether the DAG starts paused."""
     max_active_runs: int = Field(4, ge=1)
-    """How many dates may run at once."""
+    """How many dates may run at once. An upsert: 1, unless it is set."""
     retries: int = Field(2, ge=0)
     """How often a transient error is tried again. Terminal errors never are."""
     retry_minutes: float = Field(5, ge=0)

@@ -56,30 +56,38 @@ class Outcome:
 
 
 def run_demo(settings: Settings, console: Console, *, verbose: bool = False) -> int:
-    dataset = read_dataset(
-        settings.spark_job.parents[1] / "dags/datasets" / f"{DATASET}.yaml"
-    ).dataset
-    log = settings.home / "logs" / f"demo-{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with _step(console, "local S3 server") as say:
+    dataset = shipped(settings, DATASET)
+    log = new_log(settings)
+    with step(console, "local S3 server") as say:
         server = local_s3.start(settings.s3_dir)
         say(server.endpoint)
-    with _step(console, f"landing of {len(DAYS)} days") as say:
+    with step(console, f"landing of {len(DAYS)} days") as say:
         landed = _land(dataset, server)
         kept = "" if landed.written else ", there already"
         say(f"{landed.files} files, {screens.size(landed.bytes)}{kept}")
-    with _step(console, f"airflow dags test {DATASET} {LOADED}") as say:
-        _run_dag(settings, server, log, say, echo=console if verbose else None)
+    with step(console, f"airflow dags test {DATASET} {LOADED}") as say:
+        run_dag(settings, server, log, say, LOADED, echo=console if verbose else None)
         say("")
-    with _step(console, "reading the warehouse"):
+    with step(console, "reading the warehouse"):
         os.environ["AIRFLOW_CONN_AWS_DEFAULT"] = server.connection_json()
         outcome = _outcome(dataset, settings)
     _show(console, dataset, task_runs(), outcome, log)
     return 0
 
 
+def shipped(settings: Settings, name: str) -> Dataset:
+    path = settings.spark_job.parents[1] / "dags/datasets" / f"{name}.yaml"
+    return read_dataset(path).dataset
+
+
+def new_log(settings: Settings) -> Path:
+    log = settings.home / "logs" / f"demo-{datetime.now(UTC):%Y%m%dT%H%M%S}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return log
+
+
 @contextmanager
-def _step(console: Console, name: str) -> Iterator[Say]:
+def step(console: Console, name: str) -> Iterator[Say]:
     """A spinner with the time on a terminal, one plain line otherwise."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -109,11 +117,11 @@ def _step(console: Console, name: str) -> Iterator[Say]:
     screens.line(console, "✓", "green", name, f"{said[0]}, {took}" if said[0] else took)
 
 
-def _land(dataset: Dataset, server: LocalS3) -> Landed:
+def client_of(server: LocalS3) -> Any:
     import boto3
     from botocore.config import Config
 
-    client = boto3.client(
+    return boto3.client(
         "s3",
         endpoint_url=server.endpoint,
         region_name=local_s3.REGION,
@@ -121,12 +129,21 @@ def _land(dataset: Dataset, server: LocalS3) -> Landed:
         aws_secret_access_key=server.secret_key,
         config=Config(proxies={}, s3={"addressing_style": "path"}),
     )
+
+
+def _land(dataset: Dataset, server: LocalS3) -> Landed:
     bucket, prefix = split_uri(dataset.source.uri)
-    return land(client, bucket, prefix, DAYS)
+    return land(client_of(server), bucket, prefix, DAYS)
 
 
-def _run_dag(
-    settings: Settings, server: LocalS3, log: Path, say: Say, *, echo: Console | None
+def run_dag(
+    settings: Settings,
+    server: LocalS3,
+    log: Path,
+    say: Say,
+    *arguments: str,
+    dataset: str = DATASET,
+    echo: Console | None,
 ) -> None:
     """Airflow's own command, in a process of its own; its words go to the log."""
     airflow = settings.spark_job.parents[1] / "bin" / "airflow"
@@ -138,7 +155,7 @@ def _run_dag(
     with (
         log.open("w", encoding="utf-8") as target,
         subprocess.Popen(
-            [str(airflow), "dags", "test", DATASET, LOADED],
+            [str(airflow), "dags", "test", dataset, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -162,7 +179,7 @@ def _run_dag(
                     break
         finally:
             process.terminate()  # of no effect on a process that has ended; else none is left
-    failed = [run for run in task_runs() if run.state not in ("success", "skipped")]
+    failed = [run for run in task_runs(dataset) if run.state not in ("success", "skipped")]
     if process.returncode or failed:
         where = failed[0].task if failed else "airflow dags test"
         raise TransientError(last_error(log), where=where, fix=f"the whole log is {log}")
@@ -176,7 +193,7 @@ def last_error(log: Path) -> str:
     return found[-1][:600]
 
 
-def task_runs() -> list[TaskRun]:
+def task_runs(dataset: str = DATASET) -> list[TaskRun]:
     """The three tasks of the newest run, from Airflow's database, without importing Airflow."""
     from sqlalchemy import create_engine, text
 
@@ -187,7 +204,7 @@ def task_runs() -> list[TaskRun]:
         "(SELECT run_id FROM dag_run WHERE dag_id = :dag ORDER BY id DESC LIMIT 1)"
     )
     with engine.connect() as con:
-        found = {row[0]: row for row in con.execute(query, {"dag": DATASET})}
+        found = {row[0]: row for row in con.execute(query, {"dag": dataset})}
     engine.dispose()
     return [
         TaskRun(task, str(found[task][1] or "not run"), _seconds(*found[task][2:]))
@@ -226,16 +243,20 @@ def _outcome(dataset: Dataset, settings: Settings) -> Outcome:
     return Outcome(tuple(regions), tuple(runs))
 
 
-def _show(
-    console: Console, dataset: Dataset, tasks: list[TaskRun], outcome: Outcome, log: Path
-) -> None:
+def show_tasks(console: Console, tasks: list[TaskRun], title: str = "Tasks") -> None:
     console.print()
-    drawn = screens.table("Tasks", ["task", "state", "seconds"], ["seconds"])
+    drawn = screens.table(title, ["task", "state", "seconds"], ["seconds"])
     for task in tasks:
         colour = "green" if task.state == "success" else "yellow"
         seconds = "" if task.seconds is None else f"{task.seconds:.1f}"
         drawn.add_row(task.task, Text(task.state, style=colour), seconds)
     console.print(drawn)
+
+
+def _show(
+    console: Console, dataset: Dataset, tasks: list[TaskRun], outcome: Outcome, log: Path
+) -> None:
+    show_tasks(console, tasks)
     columns = ["region", "rows", "stores", "sales"]
     title = f"\n{dataset.load.destination}, date = {LOADED}"
     drawn = screens.table(title, columns, columns[1:])
@@ -249,15 +270,21 @@ def _show(
     )
     console.print(drawn)
     screens.show_runs(console, outcome.runs, title=f"\nLedger ({dataset.load.ledger})")
-    console.print(Rule(style="dim"))
-    console.print(Text("Try next", style="bold"))
-    for command, text in (
+    show_next(
+        console,
+        log,
         (f"bin/landfall plan {DATASET} 2026-02-12", "what a run of the next day would do"),
         (f"bin/airflow dags test {DATASET} 2026-02-12", "do it"),
         (f"bin/landfall status {DATASET}", "what is loaded"),
         (f"bin/landfall history {DATASET} date={LOADED}", "which files it was made of"),
         ("make demo", "load the same day again: the same table, one more ledger row"),
         (f"dags/datasets/{DATASET}.yaml", "change the filter, run again: only that day changes"),
-    ):
-        console.print(Text(f"  {command:<60}").append(text, style="dim"), soft_wrap=True)
+    )
+
+
+def show_next(console: Console, log: Path, *commands: tuple[str, str]) -> None:
+    console.print(Rule(style="dim"))
+    console.print(Text("Try next", style="bold"))
+    for command, text in commands:
+        console.print(Text(f"  {command:<60} ").append(text, style="dim"), soft_wrap=True)
     console.print(Text(f"\nlog: {log}", style="dim"), soft_wrap=True)

@@ -35,7 +35,7 @@ class Landing:
     wrong: tuple[str, ...] = ()
 
 
-def list_landing(lister: Lister, source: Source, now: datetime) -> Landing:
+def list_whole_landing(lister: Lister, source: Source, now: datetime) -> Landing:
     """One listing of the whole prefix."""
     bucket, root = split_uri(source.uri)
     found = lister.files(root)

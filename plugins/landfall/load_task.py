@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -18,7 +18,7 @@ from landfall.manifest import MANIFEST_NAME, Manifest
 from landfall.outcome import ending, run_info, warehouse_of
 from landfall.partition import Partition
 from landfall.sql import Destination
-from landfall.stage import read_stage_object, stage_store
+from landfall.stage import attempt_time, read_stage_object, stage_store
 from landfall.templates import Templates
 
 if TYPE_CHECKING:
@@ -55,10 +55,7 @@ def load_partition(
         raise AirflowSkipException(f"A newer stage of {result.partition} is loaded already.")
     summary = _summary(manifest, result)
     context["outlet_events"][table].extra = summary
-    log.info(
-        "Loaded %s rows of %s into %s (%s deleted before)",
-        *(result.row_count, result.partition, dataset.load.destination, result.rows_deleted),
-    )
+    _say(dataset, manifest, result)
     _tidy(dataset, manifest_uri)
     return summary
 
@@ -82,7 +79,45 @@ def _refuse_another_partition(manifest: Manifest, wanted: Partition) -> None:
         )
 
 
+def _say(dataset: Dataset, manifest: Manifest, result: LoadResult) -> None:
+    part, counts, table = manifest.upsert, result.counts, dataset.load.destination
+    if part is None or counts is None:
+        log.info(
+            "Loaded %s rows of %s into %s (%s deleted before)",
+            *(result.row_count, result.partition, table, result.rows_deleted),
+        )
+        return
+    log.info(
+        "Loaded %s rows into %s: %s inserted, %s updated, %s deleted, %s late, %s rejected; "
+        "the table has %s rows, the watermark is %s",
+        *(result.row_count, table, counts.inserted, counts.updated, counts.deleted),
+        *(part.rows_late, manifest.rows_rejected, counts.total, result.watermark),
+    )
+    if manifest.rows_rejected:
+        log.warning("%s rows were rejected: see the table ingest_rejects", manifest.rows_rejected)
+
+
 def _summary(manifest: Manifest, result: LoadResult) -> dict[str, Any]:
+    """What the asset event says of the run."""
+    part, counts = manifest.upsert, result.counts
+    if part is not None and counts is not None:
+        upserted = {
+            "rows_loaded": result.row_count,
+            "rows_inserted": counts.inserted,
+            "rows_updated": counts.updated,
+            "rows_unchanged": counts.unchanged,
+            "rows_late": part.rows_late,
+            "rows_rejected": manifest.rows_rejected,
+            "rows_outside": part.rows_outside,
+            "total_rows": counts.total,
+            "watermark": result.watermark,
+            "replay": part.replay,
+        }
+        return {**_common(manifest, result), **upserted}
+    return _common(manifest, result)
+
+
+def _common(manifest: Manifest, result: LoadResult) -> dict[str, Any]:
     return {
         "partition": result.partition,
         "rows": result.row_count,
@@ -97,10 +132,16 @@ def _summary(manifest: Manifest, result: LoadResult) -> dict[str, Any]:
 
 
 def _tidy(dataset: Dataset, manifest_uri: str) -> None:
-    """Remove this partition's older attempts; the loaded one stays, for a rerun of the load."""
+    """Remove this partition's older attempts; the loaded one stays, for a rerun of the load.
+
+    An upsert's attempts do not replace each other: one may still wait to be loaded, so those of the
+    last day stay.
+    """
     attempt_uri = manifest_uri.removesuffix(f"/{MANIFEST_NAME}")
     store, key = stage_store(dataset, attempt_uri)
     parent, _, current = key.rpartition("/")
+    if dataset.upsert is not None:
+        current = min(current, attempt_time(datetime.now(UTC) - timedelta(days=1)))
     try:
         for attempt in store.folders(f"{parent}/"):
             if attempt < current:  # attempts are named by the time they began

@@ -6,7 +6,7 @@ Nothing here needs more than the standard library, so that it travels to a Spark
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,6 +37,15 @@ class OpenFile:
     read_until: str | None = None
     watermark_min: str | None = None
     watermark_max: str | None = None
+
+
+def files_to_json(files: Sequence[OpenFile]) -> str:
+    """The object that names the files to open, beside the attempt's stage."""
+    return json.dumps({"files": [asdict(file) for file in files]})
+
+
+def files_from_json(text: str) -> tuple[OpenFile, ...]:
+    return tuple(OpenFile(**file) for file in json.loads(text)["files"])
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,11 @@ class StageSpec:
     @property
     def manifest_uri(self) -> str:
         return f"{self.attempt_uri}/{MANIFEST_NAME}"
+
+    @property
+    def files_uri(self) -> str:
+        """Where an upsert's files to open are named."""
+        return f"{self.attempt_uri}/files.json"
 
     def to_json(self) -> str:
         return json.dumps({**_plain(self), "partition": self.partition.to_json()})

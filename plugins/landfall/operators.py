@@ -7,7 +7,8 @@ import re
 import tempfile
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,15 @@ from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, Airfl
 from landfall.dataset import Dataset
 from landfall.errors import ContractError, ManifestError, TransientError, from_json
 from landfall.listing import Listing, list_source, split_uri
-from landfall.manifest import Deduplicate, StageSpec
-from landfall.outcome import ending
+from landfall.manifest import Deduplicate, Manifest, StageSpec, files_to_json
+from landfall.outcome import ending, warehouse_of
 from landfall.partition import Partition
 from landfall.readiness import not_ready
+from landfall.reading import Reading, plan_reading, read_known, refuse_range
 from landfall.s3 import S3Store
 from landfall.s3_access import SOURCE_ENV, STAGE_ENV
 from landfall.settings import load_settings
-from landfall.stage import read_stage_object
+from landfall.stage import attempt_time, read_stage_object, write_stage_object
 from landfall.templates import Templates, refused_conf
 
 if TYPE_CHECKING:
@@ -36,7 +38,18 @@ if TYPE_CHECKING:
 
 _ERROR_LINE = re.compile(r"landfall-error: (\{.*\})")
 # What the Spark job imports of the library; it needs nothing but the standard library and pyspark.
-_TRAVELS = ("errors", "listing", "manifest", "partition", "s3_access")
+_TRAVELS = ("errors", "listing", "manifest", "partition", "s3_access", "watermark")
+
+
+def list_landing(dataset: Dataset, partition: Templates) -> Listing:
+    """The partition's files as they stand in the landing now."""
+    from landfall.connections import s3_client
+
+    source = dataset.source
+    bucket, _ = split_uri(source.uri)
+    client = s3_client(source.connection, source.region)
+    store = S3Store(client, bucket, connection=source.connection)
+    return list_source(store, source.uri, Partition.of(partition, source.types), source.files)
 
 
 class WaitForPartition(S3KeySensor):
@@ -81,23 +94,13 @@ class WaitForPartition(S3KeySensor):
                 self._give_up()
 
     def poke(self, context: Context) -> bool:  # noqa: ARG002 - the sensor's own signature
-        self._missing, self._listing = self._look()
+        self._listing = list_landing(self.dataset, self.partition)
+        self._missing = not_ready(self._listing, self.dataset.source.ready, datetime.now(UTC))
         if self._missing:
             self.log.info("Not ready: %s", self._missing)
             return False
         self.log.info("Ready: %d files, %d bytes", len(self._listing.files), self._listing.bytes)
         return True
-
-    def _look(self) -> tuple[str | None, Listing]:
-        from landfall.connections import s3_client
-
-        source = self.dataset.source
-        bucket, _ = split_uri(source.uri)
-        client = s3_client(source.connection, source.region)
-        store = S3Store(client, bucket, connection=source.connection)
-        partition = Partition.of(self.partition, source.types)
-        listing = list_source(store, source.uri, partition, source.files)
-        return not_ready(listing, source.ready, datetime.now(UTC)), listing
 
     def _poke_or_defer(self, context: Context) -> None:
         from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
@@ -173,6 +176,16 @@ class StagePartition(SparkSubmitOperator):
     def execute(self, context: Context) -> str:  # type: ignore[override]
         with ending(self.dataset, self.partition, context):
             spec = self._spec(context)
+            conf = getattr(context.get("dag_run"), "conf", None)
+            if self.dataset.upsert is None:
+                refuse_range(conf)
+            else:
+                reading = self._reading(conf)
+                if not reading.files:
+                    return self._publish_nothing(spec, reading)
+                part = reading.spec_part(self.dataset, spec.files_uri)
+                write_stage_object(self.dataset, spec.files_uri, files_to_json(reading.files))
+                spec = replace(spec, upsert=part)
             settings = load_settings()
             self.application_args = [spec.to_json()]
             jars = sorted(settings.jars_dir.glob("*.jar"))
@@ -185,7 +198,7 @@ class StagePartition(SparkSubmitOperator):
     def _spec(self, context: Context) -> StageSpec:
         dataset, transform = self.dataset, self.dataset.transform
         partition = Partition.of(self.partition, dataset.source.types)
-        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+        moment = attempt_time(datetime.now(UTC))
         wanted = transform.deduplicate
         return StageSpec(
             dataset=dataset.dataset,
@@ -201,6 +214,48 @@ class StagePartition(SparkSubmitOperator):
             deduplicate=Deduplicate(tuple(wanted.key), wanted.latest_by) if wanted else None,
             target_file_bytes=dataset.spark.target_file_mb * 1024 * 1024,
         )
+
+    def _reading(self, conf: Mapping[str, Any] | None) -> Reading:
+        """What this run opens: the watermark is read first, so that no file can slip between."""
+        dataset = self.dataset
+        assert dataset.upsert is not None
+        partition = Partition.of(self.partition, dataset.source.types)
+        known = read_known(warehouse_of(dataset), dataset, partition)
+        now = datetime.now(UTC)
+        listing = list_landing(dataset, self.partition)
+        reading = plan_reading(dataset.upsert, known, listing, conf, now)
+        self.log.info(
+            "Watermark %s; reads from %s until %s%s; opens %d of %d files",
+            *(reading.watermark, reading.late_before or reading.start, reading.until),
+            " (replay)" if reading.replay else "",
+            *(len(reading.files), reading.listed),
+        )
+        return reading
+
+    def _publish_nothing(self, spec: StageSpec, reading: Reading) -> str:
+        """A manifest without a row: the load then says in the ledger that there was nothing."""
+        self.log.info("No file is new since the last load: no Spark job is submitted")
+        manifest = Manifest(
+            dataset=spec.dataset,
+            partition=spec.partition,
+            dag_run_id=spec.dag_run_id,
+            attempt=spec.attempt,
+            staged_at=reading.staged_at.isoformat(timespec="microseconds"),
+            source_uri=spec.source_uri,
+            sources=(),
+            staged=(),
+            rows_read=0,
+            rows_filtered=0,
+            rows_deduplicated=0,
+            rows_rejected=0,
+            rows_staged=0,
+            columns=(),
+            config_hash=spec.config_hash,
+            committer="none",
+            upsert=reading.nothing(self.dataset),
+        )
+        write_stage_object(self.dataset, spec.manifest_uri, manifest.to_json())
+        return spec.manifest_uri
 
     def _submit(self, context: Context) -> None:
         from airflow.sdk.log import mask_secret

@@ -81,6 +81,7 @@ def _record(
         source_uri=dataset.source.uri,
         error=text,
         secrets=warehouse.secrets,
+        mode=dataset.load.mode,
     )
     record_end(warehouse, destination, dataset.load.ledger, row)
 

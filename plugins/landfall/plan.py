@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from landfall.dataset import Dataset
+from landfall.dataset import Dataset, LoadMode
 from landfall.errors import LandfallError
-from landfall.listing import Listing, SourceFile, list_source, split_uri
+from landfall.listing import Lister, Listing, SourceFile, list_source, split_uri
 from landfall.partition import Partition
+from landfall.plan_register import plan_register, register_statement
+from landfall.plan_upsert import WatermarkPlan, plan_upsert, upsert_statements
 from landfall.readiness import not_ready
 from landfall.settings import Settings
 from landfall.sql import KEY_TYPES, Destination, literal
@@ -47,10 +49,13 @@ class Plan:
     schema_note: str | None
     refusal: str | None
     statements: tuple[str, ...]
+    watermark: WatermarkPlan | None = None
+    """Of an upsert; `files` are then those that it would open."""
 
     def to_json(self) -> dict[str, Any]:
         files = [{"key": f.key, "size": f.size, "etag": f.etag} for f in self.files]
-        return {**self.__dict__, "files": files}
+        mark = None if self.watermark is None else asdict(self.watermark)
+        return {**self.__dict__, "files": files, "watermark": mark}
 
 
 def make_plan(
@@ -69,7 +74,7 @@ def make_plan(
     access = s3_access(source.connection, source.region)
     warehouse = reading_warehouse(dataset, settings)
     with warehouse.connect(_database(dataset), read_only=True) as con:
-        return _plan(dataset, ds, partition, listing, warehouse, con, access)
+        return _plan(dataset, ds, partition, listing, warehouse, con, access, conf, store)
 
 
 def reading_warehouse(dataset: Dataset, settings: Settings) -> Warehouse:
@@ -93,15 +98,25 @@ def _plan(
     warehouse: Warehouse,
     con: DuckDBPyConnection,
     access: S3Access,
+    conf: Mapping[str, Any] | None,
+    store: Lister,
 ) -> Plan:
     from landfall.schema import TableColumn
     from landfall.sql import count_partition, describe_table
 
     destination = Destination.parse(dataset.load.destination)
     table = [TableColumn(*row) for row in con.execute(*describe_table(destination)).fetchall()]
-    counted = con.execute(*count_partition(destination, partition)).fetchone() if table else None
+    waits_for = not_ready(listing, dataset.source.ready, datetime.now(UTC))
+    mark, refused, counted = None, None, None
+    if dataset.upsert is not None:
+        mark, listing, refused = plan_upsert(con, dataset, partition, listing, conf)
+    elif dataset.load.mode is LoadMode.REGISTER:
+        listing, refused = plan_register(con, warehouse, dataset, store)
+    elif table:
+        counted = con.execute(*count_partition(destination, partition)).fetchone()
     stage = _source_columns(con, dataset, partition, listing, access) if listing.files else []
     changes, refusal, added, inserted = _schema(dataset, table, stage)
+    refusal = refused or refusal
     return Plan(
         dataset=dataset.dataset,
         date=ds,
@@ -109,7 +124,7 @@ def _plan(
         source=dataset.source.uri,
         files=listing.files,
         bytes=listing.bytes,
-        waits_for=not_ready(listing, dataset.source.ready, datetime.now(UTC)),
+        waits_for=waits_for,
         destination=destination.text,
         warehouse=warehouse.describe(),
         table_exists=bool(table),
@@ -117,9 +132,10 @@ def _plan(
         schema_changes=changes,
         schema_note=_note(dataset),
         refusal=refusal,
-        statements=_statements(destination, partition, bool(table), added, inserted)
+        statements=_statements(dataset, partition, bool(table), added, inserted)
         if stage and not refusal
         else (),
+        watermark=mark,
     )
 
 
@@ -201,7 +217,7 @@ def _keys_beside(dataset: Dataset, selected: Mapping[str, str]) -> list[str]:
 
 
 def _statements(
-    destination: Destination,
+    dataset: Dataset,
     partition: Partition,
     table_exists: bool,
     added: list[tuple[str, str]],
@@ -209,14 +225,21 @@ def _statements(
 ) -> tuple[str, ...]:
     from landfall import sql
 
+    destination = Destination.parse(dataset.load.destination)
+    if dataset.upsert is not None:
+        upserts = upsert_statements(dataset, _STAGED, added, inserted, table_exists)
+        return tuple(_shown(*statement) for statement in upserts)
     if table_exists:
         statements = [sql.add_column(destination, name, kind) for name, kind in added]
     elif added:
         statements = [sql.create_table(destination, added)]
     else:
         statements = [sql.create_table_as(destination, _STAGED)]
-    statements.append(sql.delete_partition(destination, partition))
-    statements.append(sql.insert_by_name(destination, _STAGED, inserted))
+    if dataset.load.mode is LoadMode.REGISTER:
+        statements.append(register_statement(destination, ["<the new files>"]))
+    else:
+        statements.append(sql.delete_partition(destination, partition))
+        statements.append(sql.insert_by_name(destination, _STAGED, inserted))
     return tuple(_shown(*statement) for statement in statements)
 
 

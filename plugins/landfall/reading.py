@@ -96,6 +96,17 @@ def read_known(warehouse: Warehouse, dataset: Dataset, partition: Partition) -> 
     return known
 
 
+def refuse_range(conf: Mapping[str, Any] | None) -> None:
+    """Refuse a range where there is no watermark: it would be passed over in silence."""
+    for name in _RANGE:
+        if name in (conf or {}):
+            raise ConfigError(
+                "only datasets with load.mode: upsert can be loaded by a range.",
+                where=f"conf.{name}",
+                fix='name the partition instead, e.g. {"partition": {"date": "2026-02-11"}}.',
+            )
+
+
 def plan_reading(
     mark: Watermark,
     known: Known,

@@ -82,7 +82,7 @@ def refuse_problems(result: RegisterResult, source_uri: str) -> None:
     """Raise what the ledger says already: the new files are in, and some old ones are not right."""
     if result.problems:
         error = SourceError(
-            _told(result.problems),
+            told(result.problems),
             where=source_uri,
             fix="put a changed or vanished file back as it was; land corrections under new names, "
             "in the partition's folders. A file may go once its rows were deleted from the table.",
@@ -98,11 +98,7 @@ class _Register(Attempt[RegisterResult]):
 
     def refuse(self) -> None:
         if not self.warehouse.lake:
-            raise ConfigError(
-                f"mode register needs a DuckLake; the warehouse is {self.warehouse.describe()}.",
-                where=self.request.dataset,
-                fix="set load.warehouse to a DuckLake connection, or use load.mode: replace.",
-            )
+            raise needs_lake(self.warehouse, self.request.dataset)
 
     def once(self) -> RegisterResult:
         to, name = self.destination, self.ledger
@@ -147,9 +143,9 @@ class _Register(Attempt[RegisterResult]):
         problems = (*known.problems, *self.request.landing.wrong)
         note: str | None
         if new:
-            status, note = RunStatus.LOADED, _told(problems) if problems else None
+            status, note = RunStatus.LOADED, told(problems) if problems else None
         elif problems:
-            status, note = RunStatus.FAILED, _told(problems)
+            status, note = RunStatus.FAILED, told(problems)
         else:
             landing = self.request.landing
             note = f"Nothing new: {len(landing.files)} files are registered already"
@@ -195,7 +191,16 @@ class _Register(Attempt[RegisterResult]):
         return replace(row, mode=LoadMode.REGISTER.value)
 
 
-def _told(problems: Sequence[str]) -> str:
+def needs_lake(warehouse: Warehouse, dataset: str) -> ConfigError:
+    return ConfigError(
+        f"mode register needs a DuckLake; the warehouse is {warehouse.describe()}.",
+        where=dataset,
+        fix="set load.warehouse to a DuckLake connection, or use load.mode: replace.",
+    )
+
+
+def told(problems: Sequence[str]) -> str:
+    """The problems as one text of bounded length."""
     named = " ".join(problems[:_NAMED])
     more = f" … and {len(problems) - _NAMED} more." if len(problems) > _NAMED else ""
     return f"{len(problems)} landed files are not right: {named}{more}"

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from landfall.connections import s3_access, s3_client
 from landfall.dataset import Dataset
-from landfall.landing import list_landing
+from landfall.landing import list_whole_landing
 from landfall.ledger import RunStatus
 from landfall.listing import split_uri
 from landfall.outcome import ending, run_info, warehouse_of
@@ -42,7 +42,7 @@ def register_files(
             source_uri=source.uri,
             config_hash=dataset.config_hash,
             partition=Partition.of(partition, source.types),
-            landing=list_landing(store, source, started),
+            landing=list_whole_landing(store, source, started),
             destination=Destination.parse(dataset.load.destination),
             ledger=dataset.load.ledger,
             on_schema_change=dataset.contract.on_schema_change,

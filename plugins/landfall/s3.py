@@ -49,6 +49,10 @@ class S3Store:
                 return None
             return str(body.read().decode("utf-8"))
 
+    def write_text(self, key: str, text: str) -> None:
+        with self._errors():
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=text.encode("utf-8"))
+
     def delete_prefix(self, prefix: str) -> int:
         """Remove every object below the prefix; how many there were."""
         pages = self._pages(Prefix=prefix)

@@ -85,6 +85,10 @@ def show_plan(console: Console, plan: Plan) -> None:
     facts = Table.grid(padding=(0, 2))
     count = f"{len(plan.files)} file{'' if len(plan.files) == 1 else 's'}, {size(plan.bytes)}"
     deletes = f"{number(plan.rows_deleted)} rows" if plan.table_exists else "nothing: no table yet"
+    acts = _upsert_facts(plan) or [
+        ("deletes", deletes),
+        ("inserts into", f"{plan.destination} ({plan.warehouse})"),
+    ]
     rows = [
         ("run", f"{plan.dataset}, {plan.date}"),
         ("partition", plan.partition),
@@ -94,8 +98,7 @@ def show_plan(console: Console, plan: Plan) -> None:
         if len(plan.files) > SHOWN_FILES
         else None,
         ("waits for", plan.waits_for) if plan.waits_for else None,
-        ("deletes", deletes),
-        ("inserts into", f"{plan.destination} ({plan.warehouse})"),
+        *acts,
         *(("schema", change) for change in plan.schema_changes),
         None if plan.schema_changes or not plan.files else ("schema", "no change"),
         ("note", plan.schema_note) if plan.schema_note else None,
@@ -110,6 +113,23 @@ def show_plan(console: Console, plan: Plan) -> None:
     console.print(Text("\nNothing was touched.", style="dim"))
 
 
+def _upsert_facts(plan: Plan) -> list[tuple[str, str]]:
+    mark = plan.watermark
+    if mark is None:
+        return []
+    stored = mark.watermark or "none yet: everything is new"
+    begin, end = mark.read_from or "the beginning", mark.until or "the end"
+    why = "hold no row of the range" if mark.replay else "were read to their end"
+    others = f"; the others {why}" if mark.opens < mark.listed else ""
+    opened = f"{mark.opens} of {mark.listed} files{others}"
+    return [
+        ("watermark", f"{stored} ({mark.column}, pipeline {mark.pipeline})"),
+        ("replays" if mark.replay else "range", f"from {begin} until {end}"),
+        ("opens", opened if mark.opens else f"none of {mark.listed} files: no Spark job"),
+        ("upserts into", f"{plan.destination} ({plan.warehouse})"),
+    ]
+
+
 def show_statuses(console: Console, statuses: Sequence[DatasetStatus]) -> None:
     drawn = table(
         None,
@@ -122,10 +142,10 @@ def show_statuses(console: Console, statuses: Sequence[DatasetStatus]) -> None:
         drawn.add_row(
             status.dataset,
             status.destination,
-            number(len(status.partitions)),
-            number(sum(p.rows for p in status.partitions)),
+            "" if status.watermarks else number(len(status.partitions)),
+            number(_rows(status)),
             moment(run.run_at) if run else "",
-            (run.load_partition or "(all)") if run else "",
+            _of(status),
             Text(
                 "unknown" if status.problem else ended,
                 style="red" if status.problem else _COLOURS.get(ended, ""),
@@ -137,6 +157,35 @@ def show_statuses(console: Console, statuses: Sequence[DatasetStatus]) -> None:
             line(console, "✗", "red", f"{status.dataset}: {status.problem}")
     if len(statuses) == 1 and statuses[0].partitions:
         _show_partitions(console, statuses[0])
+    if len(statuses) == 1 and statuses[0].watermarks:
+        _show_watermarks(console, statuses[0])
+
+
+def _rows(status: DatasetStatus) -> int | None:
+    """Of an upsert the table's, as the last load left it."""
+    if status.watermarks:
+        return status.total_rows
+    return sum(state.rows for state in status.partitions)
+
+
+def _of(status: DatasetStatus) -> str:
+    """What the last run was of: how far an upsert is, or which partition it replaced."""
+    run = status.last_run
+    if len(status.watermarks) == 1:
+        return f"until {status.watermarks[0].last_watermark or 'nothing'}"
+    return (run.load_partition or "(all)") if run else ""
+
+
+def _show_watermarks(console: Console, status: DatasetStatus) -> None:
+    drawn = table("\nRead until now", ["pipeline", "column", "watermark", "updated at (UTC)"])
+    for row in status.watermarks:
+        drawn.add_row(
+            row.pipeline_name,
+            row.watermark_column,
+            row.last_watermark or "nothing yet",
+            moment(row.updated_at),
+        )
+    console.print(drawn)
 
 
 def _show_partitions(console: Console, status: DatasetStatus) -> None:
@@ -160,12 +209,15 @@ def show_history(console: Console, history: History) -> None:
 
 
 def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> None:
+    upserts = any(run.mode == "upsert" for run in runs)
     columns = ["run at (UTC)", "partition", "status", "rows", "read", "filtered", "duplicates",
                "deleted", "files", "seconds"]  # fmt: skip
-    drawn = table(title, columns, columns[3:])
+    more = ["inserted", "updated", "late", "rejected", "total", "watermark"] if upserts else []
+    drawn = table(title, [*columns, *more], [*columns[3:], *more[:-1]])
     for run in runs:
         ended = str(run.status or "loaded")
         took = run.finished_at - run.started_at if run.finished_at and run.started_at else None
+        counts = (run.rows_inserted, run.rows_updated, run.rows_late, run.rows_rejected)
         drawn.add_row(
             moment(run.run_at),
             run.load_partition or "(all)",
@@ -173,6 +225,7 @@ def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> Non
             *map(number, (run.row_count, run.rows_read, run.rows_filtered)),
             *map(number, (run.rows_deduplicated, run.rows_deleted, run.files)),
             f"{took.total_seconds():.1f}" if took else "",
+            *((*map(number, (*counts, run.total_rows)), run.watermark or "") if upserts else ()),
         )
     console.print(drawn)
     if not runs:

@@ -12,7 +12,7 @@ from landfall.plan import reading_warehouse
 from landfall.settings import Settings
 
 if TYPE_CHECKING:
-    from landfall.ledger import FileRow, LedgerRow, PartitionState
+    from landfall.ledger import FileRow, LedgerRow, PartitionState, WatermarkRow
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class DatasetStatus:
     partitions: tuple[PartitionState, ...]
     last_run: LedgerRow | None
     problem: str | None = None
+    watermarks: tuple[WatermarkRow, ...] = ()
+    """Of an upsert: how far it has been read."""
+    total_rows: int | None = None
+    """Of an upsert: what the table held after the last load."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,12 +63,16 @@ def statuses(datasets: Iterable[Dataset], settings: Settings) -> list[DatasetSta
 
 def _status(dataset: Dataset, settings: Settings) -> DatasetStatus:
     from landfall.ledger import last_runs, partitions
+    from landfall.ledger_watermarks import watermarks
     from landfall.sql import Destination
 
     destination = Destination.parse(dataset.load.destination)
     warehouse = reading_warehouse(dataset, settings)
     with warehouse.connect(destination.database, read_only=True) as con:
-        runs = last_runs(con, destination, dataset.load.ledger, dataset=dataset.dataset, limit=1)
+        name = dataset.dataset
+        runs = last_runs(con, destination, dataset.load.ledger, dataset=name, limit=20)
+        totals = [run.total_rows for run in runs if run.total_rows is not None]
+        marks = watermarks(con, destination, dataset=name) if dataset.upsert else []
         own = (p for p in partitions(con, destination) if p.dataset == dataset.dataset)
         return DatasetStatus(
             dataset=dataset.dataset,
@@ -72,6 +80,8 @@ def _status(dataset: Dataset, settings: Settings) -> DatasetStatus:
             warehouse=warehouse.describe(),
             partitions=tuple(own),
             last_run=runs[0] if runs else None,
+            watermarks=tuple(marks),
+            total_rows=totals[0] if totals else None,
         )
 
 

@@ -58,7 +58,9 @@ def fit_keyed_table(
     """Creates the table with its key, or adds what the policy lets it add; names of new columns."""
     if refuse_view(con, keyed.table):
         refuse_other_key(con, keyed)
-        return fit_table(con, keyed.table, stage, policy)
+        added = fit_table(con, keyed.table, stage, policy)
+        _refuse_without_mark(con, keyed)
+        return added
     if stage:
         columns = [(column.name, column.type) for column in stage]
         if is_lake(con, keyed.table.database):
@@ -66,6 +68,17 @@ def fit_keyed_table(
         else:
             con.execute(*sql_upsert.create_keyed_table(keyed, columns))
     return ()
+
+
+def _refuse_without_mark(con: DuckDBPyConnection, keyed: Keyed) -> None:
+    names = {column.name.lower() for column in table_columns(con, keyed.table)}
+    if keyed.watermark.lower() not in names:
+        raise ContractError(
+            f"the table has no column {keyed.watermark!r}, by which older rows are told from newer "
+            "ones.",
+            where=keyed.table.text,
+            fix="add the column to the table, or set contract.on_schema_change to evolve.",
+        )
 
 
 def refuse_other_key(con: DuckDBPyConnection, keyed: Keyed) -> None:

@@ -172,7 +172,15 @@ def test_the_job_runs_by_spark_submit_and_prints_no_secret(
     landing.put(f"{DAY}/a.parquet", {"n": [1, 2]})
     package = tmp_path / "landfall.zip"
     with zipfile.ZipFile(package, "w") as archive:
-        for name in ("__init__", "errors", "partition", "listing", "manifest", "s3_access"):
+        for name in (
+            "__init__",
+            "errors",
+            "partition",
+            "listing",
+            "manifest",
+            "s3_access",
+            "watermark",
+        ):
             archive.write(REPOSITORY / f"plugins/landfall/{name}.py", f"landfall/{name}.py")
         for path in (REPOSITORY / "plugins/landfall/spark").glob("*.py"):
             archive.write(path, f"landfall/spark/{path.name}")

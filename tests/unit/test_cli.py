@@ -79,7 +79,7 @@ def test_check_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     ("arguments", "said"),
     [
         (["plan", "none"], "there is no dataset 'none'"),
-        (["history", "none"], "name one of these: pypi_downloads, retail_transactions"),
+        (["history", "none"], "name one of these: pypi_downloads, retail_transactions, taxi_trips"),
         (["plan", "retail_transactions", "11.02.2026"], "not a date"),
         (["plan", "retail_transactions", "2026-02-11", "--conf", "{"], "not JSON"),
         (["plan", "retail_transactions", "2026-02-11", "--conf", "[]"], "not a JSON object"),

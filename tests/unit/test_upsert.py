@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from landfall.dataset import OnSchemaChange
 from landfall.errors import ConfigError, ContractError, ManifestError
 from landfall.ledger import RunStatus
 from landfall.load import LoadRequest, LoadResult, load
@@ -307,6 +308,16 @@ def test_a_table_without_a_key_is_refused_with_the_statement_that_adds_it(runs: 
     with runs.warehouse.connect("retail") as con:
         con.execute("ALTER TABLE retail.main.events ADD PRIMARY KEY (id)")
     assert run(runs).row_count == 1
+
+
+def test_a_table_without_the_watermark_column_is_refused(runs: Runs) -> None:
+    with runs.warehouse.connect("retail") as con:
+        con.execute("CREATE TABLE retail.main.events (id BIGINT PRIMARY KEY, value BIGINT)")
+    runs.landing.put("a", [Row(1, 10, 1)])
+    request = replace(runs.stage(), on_schema_change=OnSchemaChange.DISCARD)
+    with pytest.raises(ContractError, match="the table has no column 'at'"):
+        load(runs.warehouse, request)
+    assert run(runs).row_count == 1  # evolve adds it
 
 
 def test_a_watermark_of_another_type_than_stored_is_refused(runs: Runs) -> None:

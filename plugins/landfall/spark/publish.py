@@ -25,7 +25,7 @@ def data_uri(spec: StageSpec) -> str:
 
 def check_fresh(store: Store, spec: StageSpec) -> None:
     """Refuse to write where another attempt has written."""
-    if store.exists(split_uri(spec.attempt_uri)[1]):
+    if any(store.exists(split_uri(uri)[1]) for uri in (data_uri(spec), spec.manifest_uri)):
         raise ManifestError(
             f"the prefix of attempt {spec.attempt} is not empty.",
             where=spec.attempt_uri,
@@ -33,14 +33,18 @@ def check_fresh(store: Store, spec: StageSpec) -> None:
         )
 
 
-def write(frame: DataFrame, spec: StageSpec, source_bytes: int) -> None:
-    """One pass over the data. The source's bytes are the estimate of what comes out at most."""
+def write(frame: DataFrame, spec: StageSpec, source_bytes: int, *, by: str | None = None) -> None:
+    """One pass over the data. The source's bytes are the estimate of what comes out at most.
+
+    `by` names a column: rows with each of its values go to files of their own.
+    """
     files = max(1, ceil(source_bytes / spec.target_file_bytes))
     tasks = ceil(source_bytes / _TASK_BYTES)
     # Joining tasks costs no shuffle, and only where files are to be much larger than what a task
     # reads would it leave too few of them.
     compact = frame.repartition(files) if tasks > 2 * files else frame.coalesce(files)
-    compact.write.mode("errorifexists").option("compression", "zstd").parquet(s3a(data_uri(spec)))
+    writer = compact.write.mode("errorifexists").option("compression", "zstd")
+    (writer.partitionBy(by) if by else writer).parquet(s3a(data_uri(spec)))
 
 
 def committer_of(store: Store, spec: StageSpec) -> str:

@@ -18,13 +18,13 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StringType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from landfall.errors import ConfigError, SourceChanged, SourceError
 from landfall.listing import Listing, split_uri
 from landfall.manifest import StageSpec
 from landfall.partition import KeyType, Partition, hive_unescape, parse_value
-from landfall.spark.transform import FILE, column
+from landfall.spark.transform import FILE, MODIFIED, column
 
 _FOLDER = "__landfall_folder"
 _SPARK_TYPES = {
@@ -77,19 +77,23 @@ def check_unchanged(before: Listing, now: Listing) -> None:
             )
 
 
-def read(spark: SparkSession, spec: StageSpec, listing: Listing) -> Source:
-    """The partition's rows. Reads footers for the merged schema, and no data yet."""
+def read(
+    spark: SparkSession, spec: StageSpec, listing: Listing, schema: StructType | None = None
+) -> Source:
+    """The partition's rows. Reads footers for the merged schema (or takes the one that is given),
+    and no data yet."""
     bucket, root = split_uri(spec.source_uri)
     # Many files cost a look each; folders do not, but hold files that may not be meant.
     paths = listing.folders if listing.whole else [file.key for file in listing.files]
+    reader = spark.read if schema is None else spark.read.schema(schema)
     plain = (
-        spark.read.option("recursiveFileLookup", "true")
+        reader.option("recursiveFileLookup", "true")
         .option("pathGlobFilter", spec.files)
-        .option("mergeSchema", "true")
+        .option("mergeSchema", str(schema is None).lower())
         .option("__globPaths__", "false")  # a folder's name is a name, not a pattern
         .parquet(*(f"s3a://{bucket}/{path.rstrip('/')}" for path in paths))
     )
-    encoded = {_key_of(path): path for path in plain.inputFiles()}
+    encoded = {key_of(path): path for path in plain.inputFiles()}
     _check_input(listing, set(encoded), spec)
     folders = {
         encoded[file.key].rpartition("/")[0]: _folder_texts(file.key, root, spec.partition)
@@ -102,13 +106,13 @@ def rows_by_file(frame: DataFrame) -> dict[str, int]:
     """Rows of each file (by its key), from the footers: no column is read."""
     path = frame.metadataColumn("_metadata").getField("file_path")
     counted = frame.select(path.alias(FILE)).groupBy(FILE).count().collect()
-    return {_key_of(row[0]): int(row[1]) for row in counted}
+    return {key_of(row[0]): int(row[1]) for row in counted}
 
 
 def disagreement(key: str, example: str) -> SourceError:
     """The error for a key whose value in the path is not the one in the file."""
     found = json.loads(example)
-    file = _key_of(found["file"])
+    file = key_of(found["file"])
     return SourceError(
         f"the column {key!r} is {found.get('in_file')!r} in a row of {file}, but its path says "
         f"{found.get('in_path')!r}.",
@@ -122,8 +126,12 @@ def _with_keys(
     plain: DataFrame, partition: Partition, folders: Mapping[str, Sequence[str | None]]
 ) -> Source:
     keys = partition.keys
-    path = plain.metadataColumn("_metadata").getField("file_path")
-    frame = plain.select("*", path.alias(FILE))
+    file = plain.metadataColumn("_metadata")
+    frame = plain.select(
+        "*",
+        file.getField("file_path").alias(FILE),
+        file.getField("file_modification_time").alias(MODIFIED),
+    )
     rows = list(folders.values())
     varying = [i for i in range(len(keys)) if len({texts[i] for texts in rows}) > 1]
     if varying:
@@ -154,6 +162,7 @@ def _with_keys(
         *(column(name) for name in plain.columns if name not in doubled),
         *(value.alias(name) for name, value in in_path.items()),
         column(FILE),
+        column(MODIFIED),
         *(value.alias(_hidden(name)) for name, value in disagreements.items()),
     )
     return Source(frame, plain, {doubled[name]: column(_hidden(name)) for name in disagreements})
@@ -239,6 +248,6 @@ def _check_input(listing: Listing, planned: set[str], spec: StageSpec) -> None:
         )
 
 
-def _key_of(encoded: str) -> str:
+def key_of(encoded: str) -> str:
     """The key of a file as Spark names it: a URI with escapes."""
     return unquote(urlsplit(encoded).path).removeprefix("/")

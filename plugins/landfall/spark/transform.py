@@ -19,6 +19,8 @@ from landfall.manifest import Deduplicate
 
 # The source file of each row, for as long as a tie may need it. Not part of the output.
 FILE = "__landfall_file"
+# When that file was written.
+MODIFIED = "__landfall_modified"
 _RANK = "__landfall_rank"
 
 
@@ -35,19 +37,23 @@ def keep_rows(frame: DataFrame, expression: str | None) -> DataFrame:
     """The rows for which the expression is true; NULL is not true."""
     if expression is None:
         return frame
-    where = "transform.filter"
+    return frame.filter(condition(frame, expression, where="transform.filter"))
+
+
+def condition(frame: DataFrame, expression: str, *, where: str) -> Column:
+    """The expression over the frame's columns, if it gives true or false."""
     try:
         typed = frame.select(F.expr(expression)).schema.fields
-        if len(typed) != 1 or not isinstance(typed[0].dataType, BooleanType):
-            kind = typed[0].dataType.simpleString() if len(typed) == 1 else "several columns"
-            raise ConfigError(
-                f"{expression!r} gives {kind}, not true or false.",
-                where=where,
-                fix="write a condition, e.g. status <> 'void'.",
-            )
-        return frame.filter(F.expr(expression))
     except AnalysisException as error:
         raise _refused(frame, expression, where, error) from error
+    if len(typed) != 1 or not isinstance(typed[0].dataType, BooleanType):
+        kind = typed[0].dataType.simpleString() if len(typed) == 1 else "several columns"
+        raise ConfigError(
+            f"{expression!r} gives {kind}, not true or false.",
+            where=where,
+            fix="write a condition, e.g. status <> 'void'.",
+        )
+    return F.expr(expression)
 
 
 def keep_latest(frame: DataFrame, wanted: Deduplicate | None) -> DataFrame:
@@ -82,14 +88,18 @@ def keep_latest(frame: DataFrame, wanted: Deduplicate | None) -> DataFrame:
 
 
 def choose_columns(
-    frame: DataFrame, select: Mapping[str, str] | None, keys: Sequence[str]
+    frame: DataFrame,
+    select: Mapping[str, str] | None,
+    keys: Sequence[str],
+    also: Sequence[Column] = (),
 ) -> DataFrame:
     """The output's columns: all of the source's, or those of `select` and the partition keys.
 
-    The keys are always there, so that the rows of a partition can be replaced.
+    The keys are always there, so that the rows of a partition can be replaced. `also` are columns
+    of Landfall's own, at the end.
     """
     if select is None:
-        return frame.select(*map(column, visible(frame)))
+        return frame.select(*map(column, visible(frame)), *also)
     chosen: list[Column] = []
     for name, expression in select.items():
         where = f"transform.select.{name}"
@@ -114,7 +124,7 @@ def choose_columns(
     named = {name.lower() for name in select}
     chosen += [column(key) for key in keys if key.lower() not in named]
     try:
-        return frame.select(*chosen)
+        return frame.select(*chosen, *also)
     except AnalysisException as error:
         raise ConfigError(
             f"the expressions do not go together: {reason(error)}",
@@ -125,7 +135,7 @@ def choose_columns(
 
 def visible(frame: DataFrame) -> list[str]:
     """The columns that a dataset file may name."""
-    return [name for name in frame.columns if name != FILE]
+    return [name for name in frame.columns if name not in (FILE, MODIFIED)]
 
 
 def reason(error: AnalysisException) -> str:
@@ -157,8 +167,12 @@ def _columns_hint(frame: DataFrame, missing: str) -> str:
 
 
 def _row_text(frame: DataFrame) -> Column:
-    """The whole row as text. A hash of the columns themselves would refuse maps."""
-    whole = F.struct(*map(column, visible(frame)))
+    return row_text(visible(frame))
+
+
+def row_text(names: Sequence[str]) -> Column:
+    """These columns of a row as text. A hash of the columns themselves would refuse maps."""
+    whole = F.struct(*map(column, names))
     every_digit = {
         "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
         "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
