@@ -149,6 +149,25 @@ def s3(arguments: argparse.Namespace, settings: Settings, console: Console) -> i
     return 0
 
 
+def lake(arguments: argparse.Namespace, settings: Settings, console: Console) -> int:
+    from landfall.lake_commands import maintain_dataset
+    from landfall.lake_upkeep import Action
+
+    done = maintain_dataset(
+        _dataset(arguments.dataset, settings),
+        Action(arguments.action),
+        settings,
+        days=arguments.keep_days,
+        orphans=arguments.orphans,
+        dry_run=arguments.dry_run,
+    )
+    if arguments.json:
+        _print_json(done.to_json())
+    else:
+        screens.show_upkeep(console, done)
+    return 0
+
+
 def demo(arguments: argparse.Namespace, settings: Settings, console: Console) -> int:
     from landfall.demo import run_demo
     from landfall.demo_taxi import DATASET, run_taxi_demo
@@ -261,6 +280,14 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("action", choices=["start", "stop", "status"])
     made.add_argument("--show-secret", action="store_true", help="print the secret key too")
     add_edge(commands)
+    made = add("lake", lake, "maintain the DuckLake that a dataset loads into")
+    made.add_argument("action", choices=["merge", "expire", "cleanup"])
+    made.add_argument("dataset", metavar="DATASET")
+    made.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    made.add_argument("--keep-days", type=_positive, help="default: the dataset's own (at least 1)")
+    made.add_argument(
+        "--orphans", action="store_true", help="clean up files that no snapshot ever had, too"
+    )
     made = add("demo", demo, "land example data and load it, step by step", as_json=False)
     made.add_argument(
         "dataset",

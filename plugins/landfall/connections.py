@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from landfall.errors import ConfigError
+from landfall.lake_connection import is_lake, lake_config
 from landfall.s3_access import S3Access
 
 if TYPE_CHECKING:
@@ -72,11 +73,14 @@ def warehouse_config(conn_id: str, settings: Settings) -> WarehouseConfig:
                 fix="set the token as the connection's password, or MOTHERDUCK_TOKEN.",
             )
         return WarehouseConfig(kind=WarehouseKind.MOTHERDUCK, directory=directory, token=token)
+    if is_lake(connection):
+        lake = lake_config(connection, directory, s3_access)
+        return WarehouseConfig(kind=WarehouseKind.DUCKLAKE, directory=directory, lake=lake)
     if connection.conn_type != "duckdb":
         raise ConfigError(
             f"connection type {connection.conn_type!r} is not a warehouse.",
             where=f"connection {conn_id!r}",
-            fix='use type "duckdb" (a file in host), or host "md:" for MotherDuck.',
+            fix='use type "duckdb" (a file in host; "md:" for MotherDuck), or "ducklake".',
         )
     return WarehouseConfig(
         kind=WarehouseKind.DUCKDB, directory=directory, path=Path(host) if host else None

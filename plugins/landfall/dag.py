@@ -1,4 +1,4 @@
-"""Dataset -> DAG: three tasks, one direction."""
+"""Dataset -> DAG: three tasks, one direction; two where files are registered as they are."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
 
-from landfall.dataset import Dataset
+from landfall.dataset import Dataset, LoadMode
 from landfall.errors import ConfigError
 from landfall.operators import StagePartition, WaitForPartition
-from landfall.templates import MACRO, conf_macro, partition_templates
+from landfall.templates import MACRO, Templates, conf_macro, partition_templates
 
 _PRESETS = {
     "@hourly": "0 * * * *",
@@ -48,25 +48,46 @@ def build_dag(dataset: Dataset) -> DAG:
         },
     ) as dag:
         wait = WaitForPartition(task_id="wait_for_partition", dataset=dataset, partition=templates)
-        stage = StagePartition(
-            task_id="stage_partition",
-            dataset=dataset,
-            partition=templates,
-            execution_timeout=timedelta(minutes=run.timeout_minutes),
-        )
-        load = PythonOperator(
-            task_id="load_partition",
-            python_callable=_loader(dataset),
-            op_kwargs={
-                "partition": templates,
-                "manifest_uri": "{{ ti.xcom_pull(task_ids='stage_partition') }}",
-            },
-            inlets=[Asset(name=dataset.source.uri, uri=dataset.source.uri)],
-            outlets=[table_asset(dataset)],
-            execution_timeout=timedelta(minutes=run.timeout_minutes),
-        )
-        wait >> stage >> load
+        if dataset.load.mode is LoadMode.REGISTER:
+            wait >> _register(dataset, templates)
+        else:
+            _stage_and_load(dataset, templates, wait)
     return dag
+
+
+def _stage_and_load(dataset: Dataset, templates: Templates, wait: WaitForPartition) -> None:
+    run = dataset.run
+    stage = StagePartition(
+        task_id="stage_partition",
+        dataset=dataset,
+        partition=templates,
+        execution_timeout=timedelta(minutes=run.timeout_minutes),
+    )
+    load = PythonOperator(
+        task_id="load_partition",
+        python_callable=_loader(dataset),
+        op_kwargs={
+            "partition": templates,
+            "manifest_uri": "{{ ti.xcom_pull(task_ids='stage_partition') }}",
+        },
+        inlets=[Asset(name=dataset.source.uri, uri=dataset.source.uri)],
+        outlets=[table_asset(dataset)],
+        execution_timeout=timedelta(minutes=run.timeout_minutes),
+    )
+    wait >> stage >> load
+
+
+def _register(dataset: Dataset, templates: Templates) -> PythonOperator:
+    return PythonOperator(
+        task_id="register_files",
+        python_callable=_registrar(dataset),
+        op_kwargs={"partition": templates},
+        inlets=[Asset(name=dataset.source.uri, uri=dataset.source.uri)],
+        outlets=[table_asset(dataset)],
+        execution_timeout=timedelta(minutes=dataset.run.timeout_minutes),
+        # Nothing landed for this run's own partition: files of others may have come late.
+        trigger_rule="none_failed",
+    )
 
 
 def _active_runs(dataset: Dataset) -> int:
@@ -120,6 +141,15 @@ def _on_failure(path: str) -> Callable[[Any], None]:
         getattr(import_module(module), name)(context)
 
     return on_failure
+
+
+def _registrar(dataset: Dataset) -> Callable[..., dict[str, Any]]:
+    def register_files(partition: Any, **context: Any) -> dict[str, Any]:
+        from landfall.register_task import register_files as register
+
+        return register(dataset, table_asset(dataset), partition, context)
+
+    return register_files
 
 
 def _doc(dataset: Dataset) -> str:

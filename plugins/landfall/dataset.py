@@ -21,13 +21,14 @@ from landfall.dataset_fields import (
     cron,
     is_glob,
 )
-from landfall.dataset_load import Late, Load, LoadMode, OnNull, Watermark
+from landfall.dataset_load import Lake, Late, Load, LoadMode, OnNull, Watermark
 from landfall.errors import ConfigError
 from landfall.partition import EVERY, KeyType, hive_unescape, parse_value
 
 __all__ = [
     "Dataset",
     "DatasetFile",
+    "Lake",
     "Late",
     "Load",
     "LoadMode",
@@ -237,6 +238,7 @@ class Dataset(Section):
     transform: Transform = Transform()
     contract: Contract = Contract()
     load: Load
+    lake: Lake = Lake()
     stage: Stage = Stage()
     spark: Spark = Spark()
     run: Run = Run()
@@ -275,6 +277,19 @@ class Dataset(Section):
                         f"load names the column {name!r}, which transform.select does not give: "
                         "add it there"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _register_takes_files_as_they_are(self) -> Self:
+        if self.load.mode is not LoadMode.REGISTER:
+            return self
+        if self.transform != Transform():
+            raise ValueError(
+                "mode register takes the landed files as they are: remove transform, or use mode "
+                "replace"
+            )
+        if is_glob(self.source.uri):
+            raise ValueError("mode register reads a prefix: write source.uri without a glob")
         return self
 
     @property

@@ -5,14 +5,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from landfall.dataset_fields import DestinationName, Identifier, MarkText, Section, SpanText
+from landfall.dataset_fields import DestinationName, Identifier, MarkText, Section, SpanText, cron
 
 
 class LoadMode(StrEnum):
     REPLACE = "replace"
     UPSERT = "upsert"
+    REGISTER = "register"
 
 
 class OnNull(StrEnum):
@@ -50,6 +51,22 @@ class Watermark(Section):
     any."""
 
 
+class Lake(Section):
+    """What a DuckLake does with its files; for no other warehouse."""
+
+    owns_files: bool = False
+    """Whether the landed files of mode register become DuckLake's: only then does maintenance
+    delete those that no snapshot needs."""
+    keep_days: int = Field(30, ge=1)
+    """Maintenance expires snapshots that are older; `AT (VERSION => …)` no longer finds them."""
+    cleanup_days: int = Field(2, ge=1)
+    """Maintenance deletes files this long after the last snapshot that needs them is gone."""
+    maintenance: str | None = None
+    """A cron (UTC) for the DAG `<dataset>.maintenance`: merge, expire, clean up. null: none."""
+
+    _check_maintenance = field_validator("maintenance")(cron)
+
+
 class Load(Section):
     """Where the rows go."""
 
@@ -57,7 +74,8 @@ class Load(Section):
     """database.schema.table; each is created if missing."""
     mode: LoadMode = LoadMode.REPLACE
     """replace: the run's partition is deleted and inserted in one transaction. upsert: rows newer
-    than the watermark are inserted, or update the row with their key."""
+    than the watermark are inserted, or update the row with their key. register: landed files
+    become part of a DuckLake table where they are."""
     warehouse: str = "landfall_warehouse"
     """The Airflow connection of the warehouse. Absent: a DuckDB file for each database."""
     ledger: Identifier = "ingest_runs"

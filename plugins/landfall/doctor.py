@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -187,19 +188,14 @@ def write_warehouse(conn_id: str, database: str, settings: Settings) -> str:
 def try_writing(warehouse: Warehouse, database: str) -> str:
     """Makes a table in a transaction and rolls it back; a file that does not exist stays so."""
     from landfall.warehouse.duckdb import DuckDBWarehouse
+    from landfall.warehouse.ducklake import DuckLakeWarehouse
 
-    if isinstance(warehouse, DuckDBWarehouse):
+    if isinstance(warehouse, DuckDBWarehouse | DuckLakeWarehouse):
         warehouse.lock_timeout = LOCK_SECONDS
         file = warehouse.file(database)
-        # A load writes beside the file too, which a transaction that is rolled back does not.
-        above = next(folder for folder in file.parents if folder.exists())
-        if not above.is_dir() or not os.access(above, os.W_OK):
-            raise ConfigError(
-                "the folder cannot be written.",
-                where=str(file.parent),
-                fix="let the user that runs Airflow write there, or set another path.",
-            )
-        if not file.exists():
+        if file is not None:
+            _refuse_closed_folder(file)
+        if file is not None and not file.exists():
             return f"{file} does not exist yet; the first load makes it"
     with warehouse.connect(database) as con:
         con.execute("BEGIN")
@@ -208,3 +204,14 @@ def try_writing(warehouse: Warehouse, database: str) -> str:
         )
         con.execute("ROLLBACK")
     return f"{warehouse.describe()} can be written"
+
+
+def _refuse_closed_folder(file: Path) -> None:
+    # A load writes beside the file too, which a transaction that is rolled back does not.
+    above = next(folder for folder in file.parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise ConfigError(
+            "the folder cannot be written.",
+            where=str(file.parent),
+            fix="let the user that runs Airflow write there, or set another path.",
+        )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from landfall.errors import Conflict
+from landfall.lake_rows import is_lake, put_row, take_fence
 from landfall.ledger_rows import FileRow, LedgerRow, PartitionState, RunStatus, WatermarkRow
 from landfall.ledger_schema import FILES, PARTITIONS, ensure, exists
 from landfall.sql import Destination, describe_table, quoted
@@ -58,10 +59,17 @@ def fence(con: DuckDBPyConnection, destination: Destination, state: PartitionSta
     """
     import duckdb
 
+    lake = is_lake(con, destination.database)
+    if lake:
+        take_fence(con, destination, state.run_id)
     found = partitions(con, destination, state.partition)
     previous = found[0] if found else None
     if previous is not None and state.staged_at < previous.staged_at:
         return Fence(previous, superseded=True)
+    if lake:
+        key = {"destination_table": destination.text, "partition": state.partition}
+        put_row(con, destination.beside(PARTITIONS), key, asdict(state))
+        return Fence(previous, superseded=False)
     names = [field.name for field in fields(PartitionState)]
     update = ", ".join(f"{name} = excluded.{name}" for name in names[2:])
     try:

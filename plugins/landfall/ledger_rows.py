@@ -53,6 +53,8 @@ class LedgerRow:
     watermark: str | None = None
     read_from: str | None = None
     read_until: str | None = None
+    snapshot_id: int | None = None
+    """DuckLake: the table as this run left it is `AT (VERSION => snapshot_id)`."""
 
     def __post_init__(self) -> None:
         if self.status is not None:  # a plain text when it was read from the table

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from landfall.errors import ConfigError, WarehouseError
-from landfall.sql import Destination, identifier, table_kind
+from landfall.sql import Destination, identifier, table_kind, without_keys
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -22,6 +22,7 @@ FILES = "ingest_files"
 MIGRATIONS = "landfall_migrations"
 WATERMARKS = "ingestion_watermarks"
 REJECTS = "ingest_rejects"
+LAKE_LOCK = "landfall_lock"
 
 Step = Callable[[Destination, str], list[str]]
 
@@ -105,7 +106,12 @@ def _upserts(destination: Destination, ledger: str) -> list[str]:
     ]
 
 
-STEPS: tuple[Step, ...] = (_runs, _partitions, _files, _upserts)
+def _snapshots(destination: Destination, ledger: str) -> list[str]:
+    table = destination.beside(ledger, what="ledger")
+    return [f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS snapshot_id BIGINT"]
+
+
+STEPS: tuple[Step, ...] = (_runs, _partitions, _files, _upserts, _snapshots)
 
 
 def ensure(
@@ -123,17 +129,21 @@ def ensure(
     if done == len(STEPS):
         return
     migrations = destination.beside(MIGRATIONS)
+    fits = without_keys if warehouse.lake else str
     con.execute(
-        f"CREATE TABLE IF NOT EXISTS {migrations} "
-        "(ledger VARCHAR, step INTEGER, applied_at TIMESTAMPTZ, PRIMARY KEY (ledger, step))"
+        fits(
+            f"CREATE TABLE IF NOT EXISTS {migrations} "
+            "(ledger VARCHAR, step INTEGER, applied_at TIMESTAMPTZ, PRIMARY KEY (ledger, step))"
+        )
     )
     for number, step in enumerate(STEPS[done:], start=done + 1):
         with warehouse.transaction(con):
             for statement in step(destination, ledger):
-                con.execute(statement)
+                con.execute(fits(statement))
             con.execute(
-                f"INSERT INTO {migrations} VALUES (?, ?, now()) ON CONFLICT DO NOTHING",  # noqa: S608
-                [ledger.lower(), number],
+                f"INSERT INTO {migrations} SELECT ?, ?, now() WHERE NOT EXISTS "  # noqa: S608
+                f"(SELECT 1 FROM {migrations} WHERE ledger = ? AND step = ?)",
+                [ledger.lower(), number] * 2,
             )
 
 
@@ -153,7 +163,7 @@ def _steps_done(con: DuckDBPyConnection, destination: Destination, ledger: str) 
 
 def _refuse_name(destination: Destination, ledger: str) -> None:
     identifier(ledger, what="ledger")
-    own = (PARTITIONS, FILES, MIGRATIONS, WATERMARKS, REJECTS)
+    own = (PARTITIONS, FILES, MIGRATIONS, WATERMARKS, REJECTS, LAKE_LOCK)
     names = [destination.table.lower(), ledger.lower(), *own]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

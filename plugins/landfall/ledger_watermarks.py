@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from landfall.errors import Conflict, ContractError
+from landfall.lake_rows import is_lake, put_row, take_fence
 from landfall.ledger import FileRow, WatermarkRow, select_rows
 from landfall.ledger_schema import FILES, WATERMARKS
 from landfall.partition import WHOLE
@@ -123,6 +124,9 @@ def advance(
     """
     import duckdb
 
+    lake = is_lake(con, destination.database)
+    if lake:
+        take_fence(con, destination, row.run_id)
     stored = find(con, destination, row.pipeline_name)
     moved = row if moves else replace(row, last_watermark=None, staged_at=_NEVER)
     if stored is not None:
@@ -132,6 +136,11 @@ def advance(
             last_watermark=_reached(stored, moved),
             staged_at=max(stored.staged_at, moved.staged_at),
         )
+    advanced = Advanced(moved, stale=stored is not None and row.staged_at < stored.staged_at)
+    if lake:
+        key = {"pipeline_name": row.pipeline_name}
+        put_row(con, destination.beside(WATERMARKS), key, asdict(moved))
+        return advanced
     names = [field.name for field in fields(WatermarkRow)]
     update = ", ".join(f"{name} = excluded.{name}" for name in names[1:])
     try:
@@ -147,7 +156,7 @@ def advance(
             where=destination.text,
             fix="try again.",
         ) from error
-    return Advanced(moved, stale=stored is not None and row.staged_at < stored.staged_at)
+    return advanced
 
 
 def _reached(stored: WatermarkRow, row: WatermarkRow) -> str | None:

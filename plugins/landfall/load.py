@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from landfall import ledger, ledger_watermarks, schema
+from landfall.attempt import Attempt, record_end
 from landfall.dataset import OnSchemaChange
-from landfall.errors import Conflict, ContractError, ManifestError, TransientError
+from landfall.errors import Conflict, ContractError, ManifestError
+from landfall.lake_snapshots import commit_message, note_snapshots
 from landfall.ledger import LedgerRow, RunStatus
 from landfall.manifest import MANIFEST_NAME, Manifest, StagedFile
 from landfall.replace import fit_table, replace_partition
@@ -29,7 +29,7 @@ from landfall.upsert import (
     keyed_table,
     upsert_rows,
 )
-from landfall.warehouse.base import Locked, Warehouse, plain_message
+from landfall.warehouse.base import Warehouse, plain_message
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -91,55 +91,8 @@ def load(
     Conflicts and lost connections are retried on a fresh connection. Any error comes out as a
     LandfallError, after its `failed` row was written to the ledger.
     """
-    attempt = _Load(warehouse, request, stage_access, str(uuid4()))
-    try:
-        _refuse(request)
-        return _retried(attempt, retries, sleep)
-    except Exception as error:
-        failure = warehouse.classify(error)
-        if attempt.committed():
-            assert attempt.pending is not None
-            return attempt.pending
-        if isinstance(failure, Locked):
-            log.error("the ledger has no row for this failure, since the database is locked")
-        else:
-            row = attempt.row(RunStatus.FAILED, str(failure))
-            failure.recorded = record_end(warehouse, request.destination, request.ledger, row)
-        if failure is error:
-            raise
-        raise failure from error
-
-
-def record_end(warehouse: Warehouse, destination: Destination, name: str, row: LedgerRow) -> bool:
-    """Writes how a run ended, in a transaction of its own. Says whether it could; never raises."""
-    try:
-        with warehouse.connect(destination.database) as con:
-            warehouse.ensure_destination(con, destination)
-            ledger.ensure(warehouse, con, destination, name)
-            with warehouse.transaction(con):
-                # A COMMIT whose answer was lost may have written the run's row already.
-                if row.run_id is None or not ledger.find_run(con, destination, name, row.run_id):
-                    ledger.record(con, destination, name, row)
-        return True
-    except Exception as error:
-        log.error("the ledger row (%s) was not written: %s", row.status, warehouse.classify(error))
-        return False
-
-
-def _retried(attempt: _Load, retries: int, sleep: Callable[[float], None]) -> LoadResult:
-    for number in range(1, retries + 2):
-        try:
-            return attempt.once()
-        except Exception as error:
-            failure = attempt.warehouse.classify(error)
-            again = isinstance(failure, TransientError) and not isinstance(failure, Locked)
-            if not again or number > retries:
-                raise
-            # Jitter, so that two writers that met once do not meet again.
-            pause = min(30.0, 0.2 * 2**number) * random.uniform(0.5, 1.0)  # noqa: S311
-            log.warning("try %d of %d: %s; again in %.1f s", number, retries + 1, failure, pause)
-            sleep(pause)
-    raise AssertionError("unreachable")
+    attempt = _Load(warehouse, request.destination, request.ledger, request, stage_access)
+    return attempt.to_its_end(retries, sleep)
 
 
 def _refuse(request: LoadRequest) -> None:
@@ -177,18 +130,16 @@ def _another_writer(request: LoadRequest) -> Iterator[None]:
 
 
 @dataclass
-class _Load:
-    """One load call: its tries share the run's id and what the last try was about to commit."""
-
-    warehouse: Warehouse
+class _Load(Attempt[LoadResult]):
     request: LoadRequest
     stage_access: S3Access | None
-    run_id: str
-    pending: LoadResult | None = None
+
+    def refuse(self) -> None:
+        _refuse(self.request)
 
     def once(self) -> LoadResult:
         to, name = self.request.destination, self.request.ledger
-        with self.warehouse.connect(to.database) as con:
+        with self.warehouse.connect(to.database) as con, self.warehouse.turn(con, to):
             self.warehouse.ensure_destination(con, to)
             ledger.ensure(self.warehouse, con, to, name)
             if self.pending is not None and ledger.find_run(con, to, name, self.run_id):
@@ -204,23 +155,12 @@ class _Load:
                 deletes, rejects = self._read(con, part.deletes), self._read(con, part.rejects)
                 with _another_writer(self.request), self.warehouse.transaction(con):
                     self.pending = self._upsert(con, UpsertStage(stage, deletes, rejects))
+            note_snapshots(self.warehouse, con, to, name)
         return self.pending
 
     def _read(self, con: DuckDBPyConnection, files: tuple[StagedFile, ...]) -> Stage:
         request = self.request
         return read_stage(con, request.manifest, self.stage_access, request.where, files)
-
-    def committed(self) -> bool:
-        """Whether a COMMIT whose answer was lost had succeeded after all."""
-        if self.pending is None:
-            return False
-        to = self.request.destination
-        try:
-            with self.warehouse.connect(to.database) as con:
-                return ledger.find_run(con, to, self.request.ledger, self.run_id) is not None
-        except Exception as error:
-            log.error("whether run %s was committed is not known: %s", self.run_id, error)
-            return False
 
     def _replace(self, con: DuckDBPyConnection, stage: Stage) -> LoadResult:
         request, manifest = self.request, self.request.manifest
@@ -288,6 +228,9 @@ class _Load:
                 watermark=watermark,
             )
         ledger.record(con, self.request.destination, self.request.ledger, row)
+        self.warehouse.annotate(
+            con, self.request.destination.database, commit_message(self.run_id, self.request.where)
+        )
         return LoadResult(
             run_id=self.run_id,
             status=status,

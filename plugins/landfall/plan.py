@@ -8,14 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from landfall.dataset import Dataset
+from landfall.dataset import Dataset, LoadMode
 from landfall.errors import ConfigError, LandfallError
-from landfall.listing import Listing, SourceFile, list_source, split_uri
-from landfall.partition import KeyType, Partition
+from landfall.listing import Lister, Listing, SourceFile, list_source, split_uri
+from landfall.partition import Partition
+from landfall.plan_register import plan_register, register_statement
 from landfall.plan_upsert import WatermarkPlan, plan_upsert, upsert_statements
 from landfall.readiness import not_ready
 from landfall.settings import Settings
-from landfall.sql import Destination, literal
+from landfall.sql import KEY_TYPES, Destination, literal
 from landfall.templates import render_partition
 
 if TYPE_CHECKING:
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 5.0
 _STAGED = ["<the staged files>"]
-_KEY_TYPES = {
-    KeyType.STRING: "VARCHAR",
-    KeyType.INTEGER: "BIGINT",
-    KeyType.DATE: "DATE",
-    KeyType.TIMESTAMP: "TIMESTAMP",
-    KeyType.DOUBLE: "DOUBLE",
-    KeyType.BOOLEAN: "BOOLEAN",
-}
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,7 @@ def make_plan(
     access = s3_access(source.connection, source.region)
     warehouse = reading_warehouse(dataset, settings)
     with warehouse.connect(_database(dataset), read_only=True) as con:
-        return _plan(dataset, ds, partition, listing, warehouse, con, access, conf)
+        return _plan(dataset, ds, partition, listing, warehouse, con, access, conf, store)
 
 
 def reading_warehouse(dataset: Dataset, settings: Settings) -> Warehouse:
@@ -119,6 +112,7 @@ def _plan(
     con: DuckDBPyConnection,
     access: S3Access,
     conf: Mapping[str, Any] | None,
+    store: Lister,
 ) -> Plan:
     from landfall.schema import TableColumn
     from landfall.sql import count_partition, describe_table
@@ -129,6 +123,8 @@ def _plan(
     mark, refused, counted = None, None, None
     if dataset.upsert is not None:
         mark, listing, refused = plan_upsert(con, dataset, partition, listing, conf)
+    elif dataset.load.mode is LoadMode.REGISTER:
+        listing, refused = plan_register(con, warehouse, dataset, store)
     elif table:
         counted = con.execute(*count_partition(destination, partition)).fetchone()
     stage = _source_columns(con, dataset, partition, listing, access) if listing.files else []
@@ -186,7 +182,7 @@ def _source_columns(
     columns = [TableColumn(str(row[0]), str(row[1])) for row in described]
     known = {column.name.lower() for column in columns}
     keys = (key for key in partition.keys if key.name.lower() not in known)
-    return columns + [TableColumn(key.name, _KEY_TYPES[key.type]) for key in keys]
+    return columns + [TableColumn(key.name, KEY_TYPES[key.type]) for key in keys]
 
 
 def _note(dataset: Dataset) -> str | None:
@@ -252,8 +248,11 @@ def _statements(
         statements = [sql.create_table(destination, added)]
     else:
         statements = [sql.create_table_as(destination, _STAGED)]
-    statements.append(sql.delete_partition(destination, partition))
-    statements.append(sql.insert_by_name(destination, _STAGED, inserted))
+    if dataset.load.mode is LoadMode.REGISTER:
+        statements.append(register_statement(destination, ["<the new files>"]))
+    else:
+        statements.append(sql.delete_partition(destination, partition))
+        statements.append(sql.insert_by_name(destination, _STAGED, inserted))
     return tuple(_shown(*statement) for statement in statements)
 
 

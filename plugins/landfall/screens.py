@@ -16,6 +16,7 @@ from landfall.listing import split_uri
 
 if TYPE_CHECKING:
     from landfall.doctor import Finding
+    from landfall.lake_upkeep import Done
     from landfall.ledger import FileRow, LedgerRow
     from landfall.plan import Plan
     from landfall.status import DatasetStatus, History
@@ -95,6 +96,16 @@ def show_findings(console: Console, findings: Iterable[Finding]) -> None:
         line(console, mark, colour, finding.what, finding.detail)
         if finding.fix and finding.health.value != "works":
             console.print(Text(f"  fix: {finding.fix}"), soft_wrap=True)
+
+
+def show_upkeep(console: Console, done: Done) -> None:
+    verb = f"{done.action.value} (dry run)" if done.dry_run else done.action.value
+    for text in done.lines:
+        line(console, "·" if done.dry_run else "✓", "green", verb, text)
+    if done.kept:
+        line(console, "!", "yellow", f"{len(done.kept)} landed files stay", done.kept[0])
+    if not done.lines and not done.kept:
+        line(console, "✓", "green", verb, "nothing to do")
 
 
 def show_plan(console: Console, plan: Plan) -> None:

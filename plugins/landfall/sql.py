@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from landfall.errors import ConfigError
-from landfall.partition import Partition
+from landfall.partition import KeyType, Partition
 
 Statement = tuple[str, list[Any]]
 
@@ -20,6 +20,17 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # MotherDuck takes statements below 512 KiB, so many file names become several statements.
 _MAX_FILES = 1_000
 _MAX_NAME_BYTES = 256 * 1024
+
+
+# The column types of partition keys.
+KEY_TYPES = {
+    KeyType.STRING: "VARCHAR",
+    KeyType.INTEGER: "BIGINT",
+    KeyType.DATE: "DATE",
+    KeyType.TIMESTAMP: "TIMESTAMP",
+    KeyType.DOUBLE: "DOUBLE",
+    KeyType.BOOLEAN: "BOOLEAN",
+}
 
 
 def identifier(name: str, *, what: str) -> str:
@@ -40,6 +51,11 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """A text literal, for the few statements that take no parameters (ATTACH, LOAD)."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def without_keys(create: str) -> str:
+    """A CREATE TABLE of Landfall's own without its PRIMARY KEY: DuckLake takes none."""
+    return re.sub(r",? PRIMARY KEY( \([^)]*\))?", "", create)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from landfall import sql_upsert
+from landfall import sql_merge, sql_upsert
 from landfall.dataset import OnSchemaChange
 from landfall.errors import ContractError, ManifestError
+from landfall.lake_rows import is_lake
 from landfall.ledger_schema import REJECTS, exists
 from landfall.manifest import Manifest, Upserted
 from landfall.replace import fit_table, number, refuse_view, table_columns
 from landfall.schema import TableColumn
-from landfall.sql import Destination
+from landfall.sql import Destination, create_table
 from landfall.sql_upsert import Keyed
 from landfall.stage_files import Stage
 
@@ -62,7 +63,10 @@ def fit_keyed_table(
         return added
     if stage:
         columns = [(column.name, column.type) for column in stage]
-        con.execute(*sql_upsert.create_keyed_table(keyed, columns))
+        if is_lake(con, keyed.table.database):
+            con.execute(*create_table(keyed.table, columns))
+        else:
+            con.execute(*sql_upsert.create_keyed_table(keyed, columns))
     return ()
 
 
@@ -78,7 +82,9 @@ def _refuse_without_mark(con: DuckDBPyConnection, keyed: Keyed) -> None:
 
 
 def refuse_other_key(con: DuckDBPyConnection, keyed: Keyed) -> None:
-    """Refuse a table whose PRIMARY KEY is not the dataset's."""
+    """Refuse a table whose PRIMARY KEY is not the dataset's; a lake's tables have none."""
+    if is_lake(con, keyed.table.database):
+        return
     row = con.execute(*sql_upsert.primary_key(keyed.table)).fetchone()
     have = tuple(row[0]) if row else ()
     if {name.lower() for name in have} == {name.lower() for name in keyed.key}:
@@ -111,10 +117,11 @@ def upsert_rows(
     before = number(con, sql_upsert.count_rows(keyed.table))
     deleted = _delete(con, keyed, stage.deletes, table, stale=stale)
     buried = exists(con, keyed.tombstones, keyed.tombstones.table)
+    upsert = sql_merge.merge if is_lake(con, keyed.table.database) else sql_upsert.upsert
     written = 0
     for chunk in stage.rows.chunks:
         columns = [name for name in chunk.columns if name.lower() in names]
-        statement = sql_upsert.upsert(keyed, chunk.files, columns, stale=stale, deletes=buried)
+        statement = upsert(keyed, chunk.files, columns, stale=stale, deletes=buried)
         written += number(con, statement)
     total = number(con, sql_upsert.count_rows(keyed.table))
     inserted = total - (before - deleted)
@@ -153,10 +160,11 @@ def _delete(
     types = {column.name.lower(): column.type for column in table}
     wanted = dict.fromkeys((*keyed.key, keyed.watermark))
     columns = [(name, types[name.lower()]) for name in wanted]
-    con.execute(*sql_upsert.create_tombstones(keyed, columns))
+    sql = sql_merge if is_lake(con, keyed.table.database) else sql_upsert
+    con.execute(*sql.create_tombstones(keyed, columns))
     deleted = 0
     for chunk in stage.chunks:
-        con.execute(*sql_upsert.bury(keyed, chunk.files))
+        con.execute(*sql.bury(keyed, chunk.files))
         deleted += number(con, sql_upsert.delete_rows(keyed, chunk.files, stale=stale))
     return deleted
 

@@ -6,6 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb  # noqa: TID253
@@ -32,6 +33,9 @@ class Locked(Conflict):
 
 class Warehouse(ABC):
     """Gives connections to one database at a time; an instance holds no connection itself."""
+
+    lake = False
+    """Whether it is a DuckLake: tables without keys, and a snapshot for every commit."""
 
     @property
     @abstractmethod
@@ -95,6 +99,14 @@ class Warehouse(ABC):
             con.execute(
                 f'CREATE SCHEMA IF NOT EXISTS "{destination.database}"."{destination.schema}"'
             )
+
+    @contextmanager
+    def turn(self, con: DuckDBPyConnection, destination: Destination) -> Iterator[None]:  # noqa: ARG002
+        """Writers that would only meet at COMMIT take turns; others need not."""
+        yield
+
+    def annotate(self, con: DuckDBPyConnection, database: str, message: str) -> None:  # noqa: B027
+        """Says in the running transaction what it is for, where the warehouse keeps that."""
 
     def classify(self, error: BaseException) -> LandfallError:
         """What an error means: to be retried or not, where, and what to do about it."""
@@ -167,6 +179,17 @@ _BY_TEXT: tuple[tuple[tuple[str, ...], type[LandfallError], str], ...] = (
         "check the network and try again.",
     ),
 )
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WarehouseError(
+            f"the folder cannot be made: {error.strerror}.",
+            where=str(folder),
+            fix="let the user that runs Airflow write there, or set another path.",
+        ) from error
 
 
 def plain_message(error: BaseException) -> str:

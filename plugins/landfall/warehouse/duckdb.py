@@ -12,9 +12,8 @@ from uuid import uuid4
 
 import duckdb  # noqa: TID253
 
-from landfall.errors import WarehouseError
 from landfall.sql import literal
-from landfall.warehouse.base import Locked, Warehouse, plain_message
+from landfall.warehouse.base import Locked, Warehouse, make_folder, plain_message
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -65,7 +64,7 @@ class DuckDBWarehouse(Warehouse):
     def _open(self, database: str, *, read_only: bool) -> DuckDBPyConnection:
         file = self.file(database)
         if not read_only:
-            self._make_folder(file.parent)
+            make_folder(file.parent)
         config = {**private_settings(file.parent), **self.options}
         con = duckdb.connect(":memory:", config=config)
         try:
@@ -73,48 +72,45 @@ class DuckDBWarehouse(Warehouse):
                 con.execute(f"ATTACH ':memory:' AS \"{database}\"")
             else:
                 mode = " (READ_ONLY)" if read_only else ""
-                self._attach(con, file, f'ATTACH {literal(str(file))} AS "{database}"{mode}')
+                statement = f'ATTACH {literal(str(file))} AS "{database}"{mode}'
+                attach_waiting(con, statement, str(file), self.lock_timeout, self._sleep)
         except BaseException:
             con.close()
             raise
         return con
 
-    def _make_folder(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise WarehouseError(
-                f"the folder cannot be made: {error.strerror}.",
-                where=str(folder),
-                fix="let the user that runs Airflow write there, or set another path.",
-            ) from error
 
-    def _attach(self, con: DuckDBPyConnection, file: Path, statement: str) -> None:
-        """Waits while another process, or another connection of this one, holds the file."""
-        deadline = time.monotonic() + self.lock_timeout
-        pause = 0.05
-        told = False
-        while True:
-            try:
-                con.execute(statement)
-                return
-            except (duckdb.IOException, duckdb.BinderException) as error:
-                holder = _holder(plain_message(error))
-                if holder is None:
-                    raise
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise Locked(
-                        f"{holder} holds the file; waited {self.lock_timeout:g} s.",
-                        where=str(file),
-                        fix="stop it or let it end: a DuckDB file takes one writing process "
-                        "at a time.",
-                    ) from error
-            if not told:
-                log.info("%s is held by %s: waiting up to %g s", file, holder, self.lock_timeout)
-                told = True
-            self._sleep(min(pause, left))
-            pause = min(pause * 2, 2.0)
+def attach_waiting(
+    con: DuckDBPyConnection,
+    statement: str,
+    where: str,
+    timeout: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Waits while another process, or another connection of this one, holds the file."""
+    deadline = time.monotonic() + timeout
+    pause = 0.05
+    told = False
+    while True:
+        try:
+            con.execute(statement)
+            return
+        except (duckdb.IOException, duckdb.BinderException) as error:
+            holder = _holder(plain_message(error))
+            if holder is None:
+                raise
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Locked(
+                    f"{holder} holds the file; waited {timeout:g} s.",
+                    where=where,
+                    fix="stop it or let it end: a DuckDB file takes one writing process at a time.",
+                ) from error
+        if not told:
+            log.info("%s is held by %s: waiting up to %g s", where, holder, timeout)
+            told = True
+        sleep(min(pause, left))
+        pause = min(pause * 2, 2.0)
 
 
 def _holder(message: str) -> str | None:

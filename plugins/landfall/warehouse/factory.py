@@ -12,11 +12,13 @@ from landfall.errors import ConfigError
 
 if TYPE_CHECKING:
     from landfall.warehouse.base import Warehouse
+    from landfall.warehouse.lake_config import LakeConfig
 
 
 class WarehouseKind(StrEnum):
     DUCKDB = "duckdb"
     MOTHERDUCK = "motherduck"
+    DUCKLAKE = "ducklake"
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class WarehouseConfig:
     path: Path | None = None
     """One DuckDB file for every database name; DuckDB only."""
     token: str | None = field(default=None, repr=False)
+    lake: LakeConfig | None = None
+    """Catalog and data path; DuckLake only."""
     options: Mapping[str, str] = field(default_factory=dict)
     lock_timeout: float = 60.0
 
@@ -45,6 +49,12 @@ class WarehouseConfig:
                 where="warehouse connection",
                 fix="remove the path, or set the kind to duckdb.",
             )
+        if (self.kind is WarehouseKind.DUCKLAKE) != (self.lake is not None):
+            raise ConfigError(
+                "catalog and data path belong to DuckLake, and to no other kind.",
+                where="warehouse connection",
+                fix="set the kind to ducklake, or remove them.",
+            )
 
 
 def open_warehouse(config: WarehouseConfig) -> Warehouse:
@@ -54,6 +64,15 @@ def open_warehouse(config: WarehouseConfig) -> Warehouse:
 
         return MotherDuckWarehouse(
             config.directory, token=config.token or "", options=config.options
+        )
+    if config.lake is not None:
+        from landfall.warehouse.ducklake import DuckLakeWarehouse
+
+        return DuckLakeWarehouse(
+            config.directory,
+            config.lake,
+            lock_timeout=config.lock_timeout,
+            options=config.options,
         )
     from landfall.warehouse.duckdb import DuckDBWarehouse
 

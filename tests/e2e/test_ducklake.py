@@ -1,0 +1,83 @@
+"""The chain as a user runs it, with a DuckLake for a warehouse."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+
+from landfall.retail import land
+from landfall.warehouse.ducklake import DuckLakeWarehouse
+from landfall.warehouse.lake_config import LakeConfig
+from landfall.warehouse.s3_secret import create_s3_secret
+from tests.e2e.conftest import Chain
+from tests.registering import access
+
+pytestmark = pytest.mark.slow
+
+DAY = "2026-02-11"
+
+
+@pytest.fixture(scope="module")
+def lake(chain: Chain) -> Chain:
+    """Only the connection says that it is a lake."""
+    chain.extra_env["AIRFLOW_CONN_LANDFALL_WAREHOUSE"] = json.dumps({"conn_type": "ducklake"})
+    chain.ship("retail_transactions")
+    land(chain.s3, "landing", "transactions/", [date.fromisoformat(DAY)])
+    return chain
+
+
+def query(chain: Chain, sql: str) -> list[Any]:
+    warehouse = DuckLakeWarehouse(chain.home / "warehouse", LakeConfig())
+    with warehouse.connect("retail", read_only=True) as con:
+        create_s3_secret(con, access(chain.server), "s3://landing/", name="reader")
+        return con.execute(sql).fetchall()
+
+
+def test_the_retail_day_is_in_the_lake(lake: Chain) -> None:
+    done = lake.airflow("dags", "test", "retail_transactions", DAY)
+    assert done.returncode == 0, lake.log[-5000:]
+    ((rows, snapshot),) = query(lake, "SELECT row_count, snapshot_id FROM retail.main.ingest_runs")
+    assert rows > 10_000
+    then = f"SELECT count(*) FROM retail.main.transactions AT (VERSION => {snapshot})"
+    assert query(lake, then) == [(rows,)]
+
+
+def test_landed_files_are_registered_and_late_ones_by_the_next_run(lake: Chain) -> None:
+    uri = lake.prefix()
+    lake.dataset(
+        "sales",
+        uri,
+        source={"partition": {"region": "*", "date": "{{ ds }}"}},
+        load={"destination": "retail.main.sales", "mode": "register"},
+        lake={"maintenance": "0 3 * * 0"},
+    )
+    lake.put(f"{uri}/region=NW/date={DAY}/a.parquet", {"id": [1, 2]})
+    (first,) = lake.runs(("sales", DAY))
+    assert first.tasks == {"wait_for_partition": "success", "register_files": "success"}
+    lake.put(f"{uri}/region=SW/date=2026-01-05/late.parquet", {"id": [3]})
+    second, third, kept = lake.runs(("sales", DAY), ("sales", DAY), ("sales.maintenance", None))
+    assert (second.state, third.tasks["register_files"], kept.state) == (
+        "success",
+        "skipped",
+        "success",
+    )
+    found = query(lake, "SELECT id, region, date FROM retail.main.sales ORDER BY id")
+    day = date.fromisoformat(DAY)
+    assert found == [(1, "NW", day), (2, "NW", day), (3, "SW", date(2026, 1, 5))]
+
+
+def test_the_commands_know_a_lake(lake: Chain) -> None:
+    for arguments, said in (
+        (("plan", "sales", DAY), "sales"),
+        (("status", "sales"), f"region=NW/date={DAY}"),
+        (("history", "sales"), "loaded"),
+        (("lake", "merge", "sales", "--dry-run"), "ingest_runs: "),
+        (("lake", "expire", "sales", "--dry-run"), "nothing to do"),
+        (("lake", "cleanup", "sales", "--orphans"), "nothing to do"),
+    ):
+        done = lake.landfall(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert said in done.stdout, done.stdout
