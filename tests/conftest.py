@@ -59,3 +59,9 @@ def public_bucket(s3: Any) -> str:
     policy = {"Version": "2012-10-17", "Statement": [statement]}
     s3.put_bucket_policy(Bucket=PUBLIC, Policy=json.dumps(policy))
     return PUBLIC
+
+
+@pytest.fixture(autouse=True)
+def landfall_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever Airflow has made of the levels, a test sees what Landfall says."""
+    caplog.set_level("INFO", logger="landfall")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from landfall.retail import land
+from landfall.edge.demo_days import land_days
 from landfall.warehouse.ducklake import DuckLakeWarehouse
 from landfall.warehouse.lake_config import LakeConfig
 from landfall.warehouse.s3_secret import create_s3_secret
@@ -25,7 +25,8 @@ def lake(chain: Chain) -> Chain:
     """Only the connection says that it is a lake."""
     chain.extra_env["AIRFLOW_CONN_LANDFALL_WAREHOUSE"] = json.dumps({"conn_type": "ducklake"})
     chain.ship("retail_transactions")
-    land(chain.s3, "landing", "transactions/", [date.fromisoformat(DAY)])
+    day, buffers = date.fromisoformat(DAY), chain.home / "edge"
+    land_days(chain.s3, chain.server.access, "s3://landing/transactions", [day], buffers, stores=15)
     return chain
 
 

@@ -8,13 +8,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from landfall.connections import warehouse_config
 from landfall.errors import LandfallError
 from landfall.load import load
 from landfall.local_s3 import LocalS3
-from landfall.retail import batch
+from landfall.retail import store_day
 from landfall.settings import load_settings
 from landfall.warehouse.base import Warehouse
 from landfall.warehouse.factory import open_warehouse
@@ -60,9 +62,9 @@ def test_the_retail_table_is_the_same_whatever_the_connection(
 ) -> None:
     landed = tmp_path / "landed"
     landed.mkdir()
-    for region in ("NW", "SE"):
-        body = batch(region, date.fromisoformat(DAY), 1)
-        (landed / f"{region}.parquet").write_bytes(body)
+    for store, region in (("S002", "NW"), ("S003", "SE")):
+        sales = pa.Table.from_pylist(store_day(store, date.fromisoformat(DAY)))
+        pq.write_table(sales, landed / f"{region}.parquet")
     query = (
         f"SELECT *, parse_filename(filename, true) AS region, DATE '{DAY}' AS date "
         f"FROM read_parquet('{landed}/*.parquet', filename = true) WHERE status <> 'void'"
