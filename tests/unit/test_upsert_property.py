@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -345,7 +346,7 @@ class Upserts(RuleBasedStateMachine):
 
 
 Upserts.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=30,
     stateful_step_count=15,
     deadline=None,
     derandomize=True,  # the same sequences at every run of the tests
@@ -355,6 +356,7 @@ Upserts.TestCase.settings = settings(
 )
 
 
+@pytest.mark.slow
 class TestUpserts(Upserts.TestCase):  # type: ignore[name-defined,misc]
     pass
 
