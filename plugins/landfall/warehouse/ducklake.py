@@ -202,7 +202,12 @@ _BY_TEXT: tuple[tuple[tuple[str, ...], type[LandfallError], str], ...] = (
         "set data_path in the connection's extra to the one that the catalog has.",
     ),
     (
-        ("server closed the connection", "terminating connection", "no connection to the server"),
+        (
+            "server closed the connection",
+            "terminating connection",
+            "no connection to the server",
+            'failed to execute query "rollback"',
+        ),
         Unreachable,
         "try again when PostgreSQL answers.",
     ),
