@@ -41,18 +41,19 @@ def keep_rows(frame: DataFrame, expression: str | None) -> DataFrame:
 
 
 def condition(frame: DataFrame, expression: str, *, where: str) -> Column:
-    """The expression over the frame's columns, if it gives true or false."""
+    """The expression over the frame's columns, if it gives true or false for each row."""
     try:
         typed = frame.select(F.expr(expression)).schema.fields
+        if len(typed) != 1 or not isinstance(typed[0].dataType, BooleanType):
+            kind = typed[0].dataType.simpleString() if len(typed) == 1 else "several columns"
+            raise ConfigError(
+                f"{expression!r} gives {kind}, not true or false.",
+                where=where,
+                fix="write a condition, e.g. status <> 'void'.",
+            )
+        frame.filter(F.expr(expression))  # which refuses aggregates
     except AnalysisException as error:
         raise _refused(frame, expression, where, error) from error
-    if len(typed) != 1 or not isinstance(typed[0].dataType, BooleanType):
-        kind = typed[0].dataType.simpleString() if len(typed) == 1 else "several columns"
-        raise ConfigError(
-            f"{expression!r} gives {kind}, not true or false.",
-            where=where,
-            fix="write a condition, e.g. status <> 'void'.",
-        )
     return F.expr(expression)
 
 
