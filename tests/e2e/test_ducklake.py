@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from datetime import date
 from typing import Any
 
 import pytest
 
 from landfall.edge.demo_days import land_days
+from landfall.settings import load_settings
 from landfall.warehouse.ducklake import DuckLakeWarehouse
 from landfall.warehouse.lake_config import LakeConfig
 from landfall.warehouse.s3_secret import create_s3_secret
-from tests.e2e.conftest import Chain
+from tests.e2e.conftest import ROOT, Chain
 from tests.registering import access
 
 pytestmark = pytest.mark.slow
 
 DAY = "2026-02-11"
+DOCUMENT = ROOT / "docs" / "ducklake.md"
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +31,7 @@ def lake(chain: Chain) -> Chain:
     chain.ship("retail_transactions")
     day, buffers = date.fromisoformat(DAY), chain.home / "edge"
     land_days(chain.s3, chain.server.access, "s3://landing/transactions", [day], buffers, stores=15)
+    (chain.home / "venv").symlink_to(load_settings().home / "venv")
     return chain
 
 
@@ -37,13 +42,23 @@ def query(chain: Chain, sql: str) -> list[Any]:
         return con.execute(sql).fetchall()
 
 
-def test_the_retail_day_is_in_the_lake(lake: Chain) -> None:
-    done = lake.airflow("dags", "test", "retail_transactions", DAY)
-    assert done.returncode == 0, lake.log[-5000:]
-    ((rows, snapshot),) = query(lake, "SELECT row_count, snapshot_id FROM retail.main.ingest_runs")
+def test_the_documents_commands_run_as_written(lake: Chain) -> None:
+    blocks = re.findall(r"```bash\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert len(blocks) == 4
+    script = "\n".join(["set -euo pipefail", *blocks])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, env=lake.env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    ledger = "SELECT dataset, row_count, snapshot_id FROM retail.main.ingest_runs ORDER BY run_at"
+    (loaded, rows, snapshot), (landed, _, _) = query(lake, ledger)
+    assert (loaded, landed) == ("retail_transactions", "retail_landed")
     assert rows > 10_000
+    assert f"({rows},) {rows}\n" in done.stdout
     then = f"SELECT count(*) FROM retail.main.transactions AT (VERSION => {snapshot})"
     assert query(lake, then) == [(rows,)]
+    kept = query(lake, "SELECT count(*) FROM retail.main.landed WHERE status <> 'void'")
+    assert kept[0][0] >= rows
 
 
 def test_landed_files_are_registered_and_late_ones_by_the_next_run(lake: Chain) -> None:

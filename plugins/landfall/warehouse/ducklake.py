@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import duckdb  # noqa: TID253
 
+from landfall.errors import ConfigError, Conflict, LandfallError, Unreachable
 from landfall.sql import Destination, identifier
-from landfall.warehouse.base import Warehouse, make_folder
+from landfall.warehouse.base import Warehouse, make_folder, plain_message, redact
 from landfall.warehouse.duckdb import attach_waiting, private_settings
 from landfall.warehouse.extensions import load_extension
 from landfall.warehouse.lake_config import CatalogKind, LakeConfig
@@ -168,3 +169,46 @@ class DuckLakeWarehouse(Warehouse):
             f"CALL {identifier(database, what='database')}.set_commit_message(?, ?)",
             [AUTHOR, message],
         )
+
+    def classify(self, error: BaseException) -> LandfallError:
+        if not isinstance(error, LandfallError):
+            text = redact(plain_message(error), self.secrets)
+            for marks, kind, fix in _BY_TEXT:
+                if any(mark in text.lower() for mark in marks):
+                    return kind(text, where=self.describe(), fix=fix)
+        return super().classify(error)
+
+
+# What a catalog says that a DuckDB file never does.
+_BY_TEXT: tuple[tuple[tuple[str, ...], type[LandfallError], str], ...] = (
+    (
+        ("transaction conflict", "database is locked", "could not serialize", "deadlock detected"),
+        Conflict,
+        "another writer was first: try again.",
+    ),
+    (
+        ("password authentication failed", "no password supplied", "fatal:  role"),
+        ConfigError,
+        "check login and password of the warehouse connection.",
+    ),
+    (
+        ("fatal:  database",),
+        ConfigError,
+        "create the database for the catalog, or correct the connection's schema.",
+    ),
+    (
+        ("does not match existing data path",),
+        ConfigError,
+        "set data_path in the connection's extra to the one that the catalog has.",
+    ),
+    (
+        (
+            "server closed the connection",
+            "terminating connection",
+            "no connection to the server",
+            'failed to execute query "rollback"',
+        ),
+        Unreachable,
+        "try again when PostgreSQL answers.",
+    ),
+)
