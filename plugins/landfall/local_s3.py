@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from landfall.private_file import write_private
 from landfall.s3_access import S3Access
 
 HOST = "127.0.0.1"
@@ -376,14 +377,5 @@ def _read_state(directory: Path) -> _State | None:
 
 
 def _write_state(directory: Path, state: _State) -> None:
-    _write_private(directory / STATE_FILE, json.dumps(asdict(state), indent=2))
-    _write_private(directory / CONNECTION_FILE, state.server.connection_json())
-
-
-def _write_private(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as handle:
-        handle.write(text)
-    temporary.replace(path)
+    write_private(directory / STATE_FILE, json.dumps(asdict(state), indent=2))
+    write_private(directory / CONNECTION_FILE, state.server.connection_json())

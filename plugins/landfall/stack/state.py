@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from landfall.private_file import write_private
 from landfall.stack.compose import read_env_file
 
 
@@ -67,7 +68,7 @@ class StackFolder:
         )
 
     def write(self, state: State) -> None:
-        _write_private(self.path / "state.json", json.dumps(asdict(state), indent=1))
+        write_private(self.path / "state.json", json.dumps(asdict(state), indent=1))
 
     def secrets(self, repository: Path) -> dict[str, str]:
         """Made once, by the same command that makes compose's .env."""
@@ -80,7 +81,7 @@ class StackFolder:
         """Shell lines that set what is not set already; `pid` lives as long as they are true."""
         lines = [f"kill -0 {pid} 2>/dev/null || return 0"]
         lines += [f"export {k}=${{{k}-{shlex.quote(v)}}}" for k, v in variables.items()]
-        _write_private(self.commands_env, "\n".join(lines) + "\n")
+        write_private(self.commands_env, "\n".join(lines) + "\n")
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
@@ -104,12 +105,3 @@ def _take(handle: IO[str]) -> bool:
     handle.write(str(os.getpid()))
     handle.flush()
     return True
-
-
-def _write_private(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as handle:
-        handle.write(text)
-    temporary.replace(path)
