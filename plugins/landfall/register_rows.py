@@ -38,7 +38,7 @@ def known_files(con: DuckDBPyConnection, destination: Destination, landing: Land
         if (now := listed.get(key)) is not None
         and (row.size, row.etag) != (now.source.size, now.source.etag)
     ]
-    gone = [key for key in by_key if key not in listed]
+    gone = [key for key in by_key if key.startswith(landing.root) and key not in landing.keys]
     if gone:
         live = _live_keys(con, destination)
         problems += [f"{key} vanished, and the table reads it." for key in gone if key in live]

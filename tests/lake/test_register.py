@@ -301,6 +301,9 @@ def test_only_the_values_that_the_dataset_names_are_registered(shop: Shop) -> No
     shop.put(f"{SW}/b.parquet", {"id": [2]})
     shop.run()
     assert shop.ids() == [1]
+    shop.more["source"]["partition"]["region"] = "SW"
+    assert shop.run().problems == ()
+    assert shop.ids() == [1, 2]
 
 
 def test_a_warehouse_that_is_no_lake_is_refused(shop: Shop, tmp_path: Path) -> None:
