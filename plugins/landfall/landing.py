@@ -28,18 +28,23 @@ class LandedFile:
 
 @dataclass(frozen=True)
 class Landing:
-    """`files` can be registered; `waiting` is not ready yet; `wrong` says which never can be."""
+    """`files` can be registered; `waiting` is not ready yet; `wrong` says which never can be.
+
+    `keys` are those of all objects below `root`, also of values that another dataset names.
+    """
 
     files: tuple[LandedFile, ...]
     waiting: tuple[LandedFile, ...] = ()
     wrong: tuple[str, ...] = ()
+    root: str = ""
+    keys: frozenset[str] = frozenset()
 
 
 def list_whole_landing(lister: Lister, source: Source, now: datetime) -> Landing:
     """One listing of the whole prefix."""
     bucket, root = split_uri(source.uri)
     found = lister.files(root)
-    keys = {file.key for file in found}
+    keys = frozenset(file.key for file in found)
     quiet_since = now - timedelta(minutes=source.ready.quiet_minutes)
     files: list[LandedFile] = []
     waiting: list[LandedFile] = []
@@ -65,7 +70,7 @@ def list_whole_landing(lister: Lister, source: Source, now: datetime) -> Landing
             (waiting if unmarked or (source.ready.quiet_minutes and young) else files).append(
                 landed
             )
-    return Landing(tuple(files), tuple(waiting), tuple(wrong))
+    return Landing(tuple(files), tuple(waiting), tuple(wrong), root, keys)
 
 
 def _partition(source: Source, folders: list[str]) -> Partition | None:

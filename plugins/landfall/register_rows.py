@@ -28,9 +28,8 @@ class Known:
 
 def known_files(con: DuckDBPyConnection, destination: Destination, landing: Landing) -> Known:
     """A file that the table no longer reads may vanish; one that it reads may not, or change."""
-    rows = select_rows(
-        con, destination, FILES, FileRow, "WHERE destination_table = ?", [destination.text]
-    )
+    tail = "WHERE destination_table = ? ORDER BY loaded_at"  # the newest of a key comes last
+    rows = select_rows(con, destination, FILES, FileRow, tail, [destination.text])
     by_key = {row.key: row for row in rows}
     listed = {file.source.key: file for file in (*landing.files, *landing.waiting)}
     problems = [
@@ -39,7 +38,7 @@ def known_files(con: DuckDBPyConnection, destination: Destination, landing: Land
         if (now := listed.get(key)) is not None
         and (row.size, row.etag) != (now.source.size, now.source.etag)
     ]
-    gone = [key for key in by_key if key not in listed]
+    gone = [key for key in by_key if key.startswith(landing.root) and key not in landing.keys]
     if gone:
         live = _live_keys(con, destination)
         problems += [f"{key} vanished, and the table reads it." for key in gone if key in live]

@@ -164,6 +164,40 @@ def test_a_type_that_does_not_fit_is_refused(shop: Shop, value: Any) -> None:
     assert shop.ids() == [1]
 
 
+def test_a_type_that_only_ducklake_does_not_take_is_refused_with_its_file(shop: Shop) -> None:
+    shop.put(f"{NW}/a.parquet", {"id": [1], "amount": [1.5]})
+    shop.run()
+    shop.put(f"{NW}/b.parquet", {"id": [2], "amount": pa.array([2], pa.int32())})
+    with pytest.raises(ContractError, match=r"b\.parquet"):
+        shop.run()
+    assert shop.ids() == [1]
+
+
+def test_a_landing_without_partitions_is_registered_whole(shop: Shop) -> None:
+    source = shop.dataset().source.model_dump()
+    shop.more = {"source": {**source, "partition": {}, "types": {}}}
+    shop.put("a.parquet", {"id": [1]})
+    shop.run()
+    shop.put("b.parquet", {"id": [2]})
+    shop.run()
+    assert shop.query("SELECT * FROM retail.main.sales ORDER BY id") == [(1,), (2,)]
+
+
+def test_a_table_that_was_loaded_before_gets_no_row_twice(shop: Shop) -> None:
+    """A dataset that changes from replace to register knows its files from the file history."""
+    key = shop.put(f"{NW}/a.parquet", {"id": [1]})
+    shop.put(f"{NW}/b.parquet", {"id": [2]})
+    shop.run()
+    shop.execute("DELETE FROM retail.main.sales")
+    history = "retail.main.ingest_files"
+    shop.execute(
+        f"INSERT INTO {history} BY NAME SELECT * REPLACE ('old' AS etag, "
+        f"loaded_at - INTERVAL 1 DAY AS loaded_at) FROM {history} WHERE key = '{key}'"
+    )
+    assert shop.run().problems == ()
+    assert shop.ids() == []
+
+
 def test_a_narrower_type_is_taken(shop: Shop) -> None:
     shop.put(f"{NW}/a.parquet", {"id": pa.array([1], pa.int64())})
     shop.run()
@@ -267,6 +301,9 @@ def test_only_the_values_that_the_dataset_names_are_registered(shop: Shop) -> No
     shop.put(f"{SW}/b.parquet", {"id": [2]})
     shop.run()
     assert shop.ids() == [1]
+    shop.more["source"]["partition"]["region"] = "SW"
+    assert shop.run().problems == ()
+    assert shop.ids() == [1, 2]
 
 
 def test_a_warehouse_that_is_no_lake_is_refused(shop: Shop, tmp_path: Path) -> None:
