@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from landfall.sql import READ_FILES, Statement, quoted
-from landfall.sql_upsert import Keyed, _beats, _buried, _names, _same
+from landfall.sql_upsert import Keyed, deleted_later, names_of, same_key, wins
 
 
 def create_tombstones(keyed: Keyed, types: Sequence[tuple[str, str]]) -> Statement:
@@ -21,8 +21,8 @@ def merge(
     keyed: Keyed, files: Sequence[str], columns: Sequence[str], *, stale: bool, deletes: bool
 ) -> Statement:
     """As `sql_upsert.upsert`."""
-    kept = f" WHERE NOT EXISTS ({_buried(keyed, stale=stale)})" if deletes else ""
-    source = f"SELECT {_names(columns)} FROM {READ_FILES} AS staged{kept}"  # noqa: S608
+    kept = f" WHERE NOT EXISTS ({deleted_later(keyed, stale=stale)})" if deletes else ""
+    source = f"SELECT {names_of(columns)} FROM {READ_FILES} AS staged{kept}"  # noqa: S608
     update = [name for name in columns if name.lower() not in _lower(keyed.key)]
     return _merge(keyed, keyed.table.qualified, source, columns, update, stale=stale), [list(files)]
 
@@ -30,7 +30,7 @@ def merge(
 def bury(keyed: Keyed, files: Sequence[str]) -> Statement:
     """As `sql_upsert.bury`."""
     columns = tuple(dict.fromkeys((*keyed.key, keyed.watermark)))
-    source = f"SELECT {_names(columns)} FROM {READ_FILES}"  # noqa: S608
+    source = f"SELECT {names_of(columns)} FROM {READ_FILES}"  # noqa: S608
     update = [] if keyed.watermark.lower() in _lower(keyed.key) else [keyed.watermark]
     table = keyed.tombstones.qualified
     return _merge(keyed, table, source, columns, update, stale=True), [list(files)]
@@ -46,13 +46,13 @@ def _merge(
     stale: bool,
 ) -> str:
     assign = ", ".join(f"{quoted(name)} = staged.{quoted(name)}" for name in update)
-    newer = _beats(keyed.watermark, "staged", "existing", stale=stale)
+    newer = wins(keyed.watermark, "staged", "existing", stale=stale)
     matched = f"WHEN MATCHED AND {newer} THEN UPDATE SET {assign} " if update else ""
     values = ", ".join(f"staged.{quoted(name)}" for name in columns)
     return (
         f"MERGE INTO {table} AS existing USING ({source}) AS staged "  # noqa: S608
-        f"ON {_same(keyed.key, 'existing', 'staged')} {matched}"
-        f"WHEN NOT MATCHED THEN INSERT ({_names(columns)}) VALUES ({values})"
+        f"ON {same_key(keyed.key, 'existing', 'staged')} {matched}"
+        f"WHEN NOT MATCHED THEN INSERT ({names_of(columns)}) VALUES ({values})"
     )
 
 

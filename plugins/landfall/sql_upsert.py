@@ -34,7 +34,7 @@ class Keyed:
 
 def create_keyed_table(keyed: Keyed, columns: Sequence[tuple[str, str]]) -> Statement:
     listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
-    text = f"CREATE TABLE {keyed.table.qualified} ({listed}, PRIMARY KEY ({_names(keyed.key)}))"
+    text = f"CREATE TABLE {keyed.table.qualified} ({listed}, PRIMARY KEY ({names_of(keyed.key)}))"
     return text, []
 
 
@@ -54,7 +54,7 @@ def count_rows(destination: Destination) -> Statement:
 
 def count_staged(files: Sequence[str], key: Sequence[str]) -> Statement:
     """Rows of the files, and how many different keys they have."""
-    keys = f"({_names(key)})" if len(key) > 1 else _names(key)
+    keys = f"({names_of(key)})" if len(key) > 1 else names_of(key)
     return f"SELECT count(*), count(DISTINCT {keys}) FROM {READ_FILES}", [list(files)]  # noqa: S608
 
 
@@ -67,13 +67,13 @@ def upsert(
     update = ", ".join(
         f"{quoted(name)} = excluded.{quoted(name)}" for name in columns if name.lower() not in known
     )
-    beats = _beats(keyed.watermark, "excluded", "existing", stale=stale)
+    beats = wins(keyed.watermark, "excluded", "existing", stale=stale)
     act = f"DO UPDATE SET {update} WHERE {beats}" if update else "DO NOTHING"
-    kept = f" WHERE NOT EXISTS ({_buried(keyed, stale=stale)})" if deletes else ""
+    kept = f" WHERE NOT EXISTS ({deleted_later(keyed, stale=stale)})" if deletes else ""
     text = (
         f"INSERT INTO {keyed.table.qualified} AS existing BY NAME "  # noqa: S608
-        f"SELECT {_names(columns)} FROM {READ_FILES} AS staged{kept} "
-        f"ON CONFLICT ({_names(keyed.key)}) {act}"
+        f"SELECT {names_of(columns)} FROM {READ_FILES} AS staged{kept} "
+        f"ON CONFLICT ({names_of(keyed.key)}) {act}"
     )
     return text, [list(files)]
 
@@ -82,9 +82,9 @@ def delete_rows(keyed: Keyed, files: Sequence[str], *, stale: bool) -> Statement
     """Deletes the rows with the files' keys, unless they are newer than the deletion."""
     text = (
         f"DELETE FROM {keyed.table.qualified} AS existing "  # noqa: S608
-        f"USING (SELECT {_names((*keyed.key, keyed.watermark))} FROM {READ_FILES}) AS staged "
-        f"WHERE {_same(keyed.key, 'existing', 'staged')} "
-        f"AND {_beats(keyed.watermark, 'staged', 'existing', stale=stale)}"
+        f"USING (SELECT {names_of((*keyed.key, keyed.watermark))} FROM {READ_FILES}) AS staged "
+        f"WHERE {same_key(keyed.key, 'existing', 'staged')} "
+        f"AND {wins(keyed.watermark, 'staged', 'existing', stale=stale)}"
     )
     return text, [list(files)]
 
@@ -94,7 +94,7 @@ def create_tombstones(keyed: Keyed, types: Sequence[tuple[str, str]]) -> Stateme
     listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in types)
     text = (
         f"CREATE TABLE IF NOT EXISTS {keyed.tombstones.qualified} "
-        f"({listed}, PRIMARY KEY ({_names(keyed.key)}))"
+        f"({listed}, PRIMARY KEY ({names_of(keyed.key)}))"
     )
     return text, []
 
@@ -103,13 +103,13 @@ def bury(keyed: Keyed, files: Sequence[str]) -> Statement:
     """Remembers the files' keys as deleted, each with its greatest watermark."""
     mark = quoted(keyed.watermark)
     columns = keyed.key if keyed.watermark in keyed.key else (*keyed.key, keyed.watermark)
-    beats = _beats(keyed.watermark, "excluded", "existing", stale=True)
+    beats = wins(keyed.watermark, "excluded", "existing", stale=True)
     act = f"DO UPDATE SET {mark} = excluded.{mark} WHERE {beats}"
     if keyed.watermark in keyed.key:
         act = "DO NOTHING"
     text = (
         f"INSERT INTO {keyed.tombstones.qualified} AS existing BY NAME "  # noqa: S608
-        f"SELECT {_names(columns)} FROM {READ_FILES} ON CONFLICT ({_names(keyed.key)}) {act}"
+        f"SELECT {names_of(columns)} FROM {READ_FILES} ON CONFLICT ({names_of(keyed.key)}) {act}"
     )
     return text, [list(files)]
 
@@ -124,20 +124,20 @@ def keep_rejects(table: str, files: Sequence[str], values: Sequence[object]) -> 
     text = (
         f"INSERT INTO {table} (destination_table, dataset, partition, run_id, attempt, "  # noqa: S608
         "rejected_at, reason, source_file, row_json) "
-        f"SELECT ?, ?, ?, ?, ?, ?, {_names((REASON, FILE, ROW))} FROM {READ_FILES}"
+        f"SELECT ?, ?, ?, ?, ?, ?, {names_of((REASON, FILE, ROW))} FROM {READ_FILES}"
     )
     return text, [*values, list(files)]
 
 
-def _buried(keyed: Keyed, *, stale: bool) -> str:
-    beats = _beats(keyed.watermark, "staged", "gone", stale=stale)
+def deleted_later(keyed: Keyed, *, stale: bool) -> str:
+    beats = wins(keyed.watermark, "staged", "gone", stale=stale)
     return (
         f"SELECT 1 FROM {keyed.tombstones.qualified} AS gone "  # noqa: S608
-        f"WHERE {_same(keyed.key, 'gone', 'staged')} AND NOT {beats}"
+        f"WHERE {same_key(keyed.key, 'gone', 'staged')} AND NOT {beats}"
     )
 
 
-def _beats(watermark: str, new: str, old: str, *, stale: bool) -> str:
+def wins(watermark: str, new: str, old: str, *, stale: bool) -> str:
     mark = quoted(watermark)
     unmarked = f"{old}.{mark} IS NULL"
     if stale:
@@ -146,9 +146,9 @@ def _beats(watermark: str, new: str, old: str, *, stale: bool) -> str:
     return f"coalesce(({unmarked}) OR {new}.{mark} {sign} {old}.{mark}, FALSE)"
 
 
-def _same(key: Sequence[str], one: str, other: str) -> str:
+def same_key(key: Sequence[str], one: str, other: str) -> str:
     return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in key)
 
 
-def _names(columns: Sequence[str]) -> str:
+def names_of(columns: Sequence[str]) -> str:
     return ", ".join(map(quoted, columns))
