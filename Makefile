@@ -5,7 +5,8 @@ BIN := $(LANDFALL_HOME)/venv/bin
 CACHES := RUFF_CACHE_DIR=$(LANDFALL_HOME)/cache/ruff MYPY_CACHE_DIR=$(LANDFALL_HOME)/cache/mypy
 TYPED := $(wildcard plugins spark_jobs)
 # The tests find Java, Spark's jars and Airflow's home as the commands do.
-PYTEST := . bin/env && python -m pytest -o cache_dir=$(LANDFALL_HOME)/cache/pytest
+PYTEST := . bin/env && python -m pytest -o cache_dir=$(LANDFALL_HOME)/cache/pytest \
+  -n 2 --dist loadfile --no-loadscope-reorder
 V ?=
 DATASET ?= retail_transactions
 

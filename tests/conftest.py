@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from landfall import local_s3
 from landfall.local_s3 import LocalS3
@@ -23,6 +25,25 @@ def pytest_configure() -> None:
     # Small jobs: the compiler and the collector of Java that start fastest.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+
+class ByFile(LoadScopeScheduling):
+    """Each process of `make test` takes whole files, and one of them all that share a stack."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return STACK if file.startswith(STACK) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The stack comes first: it takes longest, and the other process has the rest to itself."""
+    items.sort(key=lambda item: not item.nodeid.startswith(STACK))
+
+
+STACK = "tests/stack/"
 
 PUBLIC = "us-prd-motherduck-open-datasets"
 """Stands in for the bucket of the same name: anybody may read it."""

@@ -98,6 +98,12 @@ class Chain:
         content = body if isinstance(body, bytes) else parquet(body)
         self.s3.put_object(Bucket=bucket, Key=key, Body=content)
 
+    def empty(self, bucket: str) -> None:
+        """The next test file lands and stages under the same names."""
+        for page in self.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            for entry in page.get("Contents", []):
+                self.s3.delete_object(Bucket=bucket, Key=entry["Key"])
+
     def airflow(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self._call([str(Path(sys.executable).with_name("airflow")), *arguments])
 
@@ -166,4 +172,6 @@ def chain(
         (home / folder).mkdir()
     shutil.copy(empty_database, made.database)
     yield made
+    for bucket in ("landing", "stage"):
+        made.empty(bucket)
     shutil.rmtree(home)

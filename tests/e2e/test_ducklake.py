@@ -50,7 +50,8 @@ def test_the_documents_commands_run_as_written(lake: Chain) -> None:
         ["bash", "-c", script], cwd=ROOT, env=lake.env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    ledger = "SELECT dataset, row_count, snapshot_id FROM retail.main.ingest_runs ORDER BY run_at"
+    ledger = """SELECT dataset, row_count, snapshot_id FROM retail.main.ingest_runs
+                WHERE dataset <> 'sales' ORDER BY run_at"""
     (loaded, rows, snapshot), (landed, _, _) = query(lake, ledger)
     assert (loaded, landed) == ("retail_transactions", "retail_landed")
     assert rows > 10_000
@@ -61,7 +62,9 @@ def test_the_documents_commands_run_as_written(lake: Chain) -> None:
     assert kept[0][0] >= rows
 
 
-def test_landed_files_are_registered_and_late_ones_by_the_next_run(lake: Chain) -> None:
+@pytest.fixture(scope="module")
+def sales(lake: Chain) -> str:
+    """A registered dataset, with its first day; where it lands."""
     uri = lake.prefix()
     lake.dataset(
         "sales",
@@ -73,7 +76,11 @@ def test_landed_files_are_registered_and_late_ones_by_the_next_run(lake: Chain) 
     lake.put(f"{uri}/region=NW/date={DAY}/a.parquet", {"id": [1, 2]})
     (first,) = lake.runs(("sales", DAY))
     assert first.tasks == {"wait_for_partition": "success", "register_files": "success"}
-    lake.put(f"{uri}/region=SW/date=2026-01-05/late.parquet", {"id": [3]})
+    return uri
+
+
+def test_late_files_are_registered_by_the_next_run(lake: Chain, sales: str) -> None:
+    lake.put(f"{sales}/region=SW/date=2026-01-05/late.parquet", {"id": [3]})
     second, third, kept = lake.runs(("sales", DAY), ("sales", DAY), ("sales.maintenance", None))
     assert (second.state, third.tasks["register_files"], kept.state) == (
         "success",
@@ -85,7 +92,7 @@ def test_landed_files_are_registered_and_late_ones_by_the_next_run(lake: Chain) 
     assert found == [(1, "NW", day), (2, "NW", day), (3, "SW", date(2026, 1, 5))]
 
 
-def test_the_commands_know_a_lake(lake: Chain) -> None:
+def test_the_commands_know_a_lake(lake: Chain, sales: str) -> None:
     for arguments, said in (
         (("plan", "sales", DAY), "sales"),
         (("status", "sales"), f"region=NW/date={DAY}"),

@@ -19,8 +19,7 @@ from tests.stack.running import RunningStack, wait_for
 @pytest.fixture
 def stack(shared_stack: RunningStack) -> RunningStack:
     """The stack, running."""
-    if shared_stack.supervisor is None or shared_stack.supervisor.poll() is not None:
-        shared_stack.up()
+    shared_stack.keep_up()
     return shared_stack
 
 

@@ -95,6 +95,11 @@ class RunningStack:
         assert started.poll() is None, self.output
         self._token = None
 
+    def keep_up(self) -> None:
+        """Starts it, unless it runs."""
+        if self.supervisor is None or self.supervisor.poll() is not None:
+            self.up()
+
     def interrupt(self) -> int:
         """Ctrl-C; returns when all of it is over."""
         assert self.supervisor is not None

@@ -60,10 +60,17 @@ def finished_apps(stack: RunningStack) -> set[str]:
     return {app["id"] for app in done if RETAIL in app["name"] and app["state"] == "FINISHED"}
 
 
-def test_a_month_is_backfilled_several_days_at_once(stack: RunningStack) -> None:
+@pytest.fixture(scope="module")
+def backfill(shared_stack: RunningStack) -> None:
+    """The month, loaded."""
+    shared_stack.keep_up()
     day_range = ("--from-date", str(MONTH[0]), "--to-date", str(MONTH[-1]))
-    stack.airflow("backfill", "create", "--dag-id", "monthly", "--max-active-runs", "4", *day_range)
-    backfilled(stack, len(MONTH))
+    created = ("backfill", "create", "--dag-id", "monthly", "--max-active-runs", "4", *day_range)
+    shared_stack.airflow(*created)
+    backfilled(shared_stack, len(MONTH))
+
+
+def test_a_month_is_backfilled_several_days_at_once(stack: RunningStack, backfill: None) -> None:
     assert stack.rows("monthly.main.rows", BY_DAY) == [(day, ROWS, ROWS) for day in LANDED]
     ended = {(part, status) for part, status, _ in stack.ledger("monthly.main.rows", "monthly")}
     missing = [day for day in MONTH if day not in LANDED]
@@ -72,7 +79,7 @@ def test_a_month_is_backfilled_several_days_at_once(stack: RunningStack) -> None
     assert overlap(stack.runs("monthly", run_type="backfill")) > 1
 
 
-def test_a_backfill_of_completed_days_loads_them_again(stack: RunningStack) -> None:
+def test_a_backfill_of_completed_days_loads_them_again(stack: RunningStack, backfill: None) -> None:
     before = len(stack.ledger("monthly.main.rows", "monthly"))
     again = ("--from-date", "2026-02-25", "--to-date", "2026-02-26")
     behaviour = ("--reprocess-behavior", "completed")
@@ -83,7 +90,7 @@ def test_a_backfill_of_completed_days_loads_them_again(stack: RunningStack) -> N
     assert stack.rows("monthly.main.rows", BY_DAY) == [(day, ROWS, ROWS) for day in LANDED]
 
 
-def test_one_cleared_task_loads_the_same_stage_again(stack: RunningStack) -> None:
+def test_one_cleared_task_loads_the_same_stage_again(stack: RunningStack, backfill: None) -> None:
     run = run_of(stack, LANDED[0])
     attempts = "SELECT attempt FROM monthly.main.ingest_runs WHERE load_partition = ?"
     table, day = "monthly.main.rows", str(LANDED[0])
@@ -96,7 +103,9 @@ def test_one_cleared_task_loads_the_same_stage_again(stack: RunningStack) -> Non
     assert stack.rows(table, BY_DAY) == [(day, ROWS, ROWS) for day in LANDED]
 
 
-def test_a_cleared_range_is_loaded_again_with_what_landed_since(stack: RunningStack) -> None:
+def test_a_cleared_range_is_loaded_again_with_what_landed_since(
+    stack: RunningStack, backfill: None
+) -> None:
     first, second = LANDED[1:3]
     put(stack.s3, "monthly", str(second), 3, file="late")
     runs = [run_of(stack, first), run_of(stack, second)]

@@ -116,6 +116,7 @@ def test_the_connection_is_what_airflow_expects(shared: tuple[Path, LocalS3]) ->
     assert (directory / "connection.json").read_text() == server.connection_json()
 
 
+@pytest.mark.slow
 def test_two_servers_run_side_by_side(shared: tuple[Path, LocalS3], directory: Path) -> None:
     other = local_s3.start(directory)
     client(other).put_object(Bucket="landing", Key="only-here", Body=b"x")
@@ -149,6 +150,7 @@ def test_data_survives_when_every_old_port_is_taken(directory: Path) -> None:
             listener.close()
 
 
+@pytest.mark.slow
 def test_stop_leaves_no_process_and_no_status(directory: Path) -> None:
     server = local_s3.start(directory)
     local_s3.stop(directory)
@@ -170,6 +172,7 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(directory: Path) -> None
             local_s3.start(directory, port=port)
 
 
+@pytest.mark.slow
 def test_starters_at_the_same_time_get_one_server(directory: Path) -> None:
     servers: list[LocalS3] = []
     threads = [

@@ -18,6 +18,8 @@ from landfall.stack.native import Native
 from landfall.stack.state import Phase, StackFolder, State
 from landfall.stack.supervisor import Supervisor, sweep
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def said() -> list[str]:
