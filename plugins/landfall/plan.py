@@ -143,7 +143,7 @@ def _plan(
         table_exists=bool(table),
         rows_deleted=int(counted[0]) if counted and stage and not refusal else 0,
         schema_changes=changes,
-        schema_note=_note(dataset),
+        schema_note=_note(dataset) if stage else None,
         refusal=refusal,
         statements=_statements(dataset, partition, bool(table), added, inserted)
         if stage and not refusal

@@ -248,12 +248,13 @@ def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> Non
     columns = ["run at (UTC)", "partition", "status", "rows", "read", "filtered", "duplicates",
                "deleted", "files", "seconds"]  # fmt: skip
     if upserts:
-        columns += ["inserted", "updated", "late", "rejected", "total", "watermark"]
+        columns += ["outside", "inserted", "updated", "late", "rejected", "total", "watermark"]
     rows: list[dict[str, str | Text]] = []
     for run in runs:
         ended = str(run.status or "loaded")
         took = run.finished_at - run.started_at if run.finished_at and run.started_at else None
-        counts = (run.rows_inserted, run.rows_updated, run.rows_late, run.rows_rejected)
+        counts = (run.rows_outside, run.rows_inserted, run.rows_updated, run.rows_late,
+                  run.rows_rejected, run.total_rows)  # fmt: skip
         cells: tuple[str | Text, ...] = (
             moment(run.run_at),
             run.load_partition or "(all)",
@@ -261,7 +262,7 @@ def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> Non
             *map(number, (run.row_count, run.rows_read, run.rows_filtered)),
             *map(number, (run.rows_deduplicated, run.rows_deleted, run.files)),
             f"{took.total_seconds():.1f}" if took else "",
-            *((*map(number, (*counts, run.total_rows)), run.watermark or "") if upserts else ()),
+            *((*map(number, counts), run.watermark or "") if upserts else ()),
         )
         rows.append(dict(zip(columns, cells, strict=True)))
     if not runs:
@@ -269,7 +270,7 @@ def show_runs(console: Console, runs: Sequence[LedgerRow], *, title: str) -> Non
         return
     spare = ["files", "seconds", "duplicates", "filtered", "deleted", "read"]
     if upserts:
-        spare += ["rejected", "late", "total", "partition", "updated", "inserted"]
+        spare += ["outside", "rejected", "late", "total", "partition", "updated", "inserted"]
     numbers = [name for name in columns[3:] if name != "watermark"]
     print_table(console, title, rows, columns, numbers=numbers, spare=spare)
     for run in runs:
