@@ -16,11 +16,11 @@ WORKERS = {8082: "spark-worker-1", 8083: "spark-worker-2"}
 
 
 def is_writing(stack: RunningStack, dataset: str) -> bool:
-    """Whether Spark has begun to write the stage, and has not published it."""
+    """Whether a task of Spark's has begun to write the stage, and it is not published."""
     listed = stack.s3.list_objects_v2(Bucket="stage", Prefix=f"landfall/{dataset}/")
     keys = [found["Key"] for found in listed.get("Contents", [])]
     assert not any(key.endswith("manifest.json") for key in keys)
-    return any("__magic" in key for key in keys)
+    return any("/tasks/attempt_" in key for key in keys)  # the job's own folder is there earlier
 
 
 def test_a_spark_worker_that_dies_costs_no_row(stack: RunningStack) -> None:
