@@ -129,6 +129,7 @@ def _supervisor(
         state=state,
         postgres=postgres if isinstance(postgres, Postgres) else None,
         report=lambda name, what: screens.line(console, "✓", "green", name, what),
+        warn=lambda name, what: screens.line(console, "!", "yellow", name, what),
         overrides=overrides,
     )
 

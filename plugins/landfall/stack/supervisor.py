@@ -37,7 +37,7 @@ class _Running:
 
 @dataclass
 class Supervisor:
-    """Runs the services of a compose file; `report` hears (service, what happened)."""
+    """Runs the services of a compose file; `report` and `warn` hear (service, what happened)."""
 
     services: Mapping[str, Service]
     native: Native
@@ -46,6 +46,7 @@ class Supervisor:
     state: State
     postgres: Postgres | None
     report: Callable[[str, str], None]
+    warn: Callable[[str, str], None]
     overrides: Mapping[str, str] = field(default_factory=dict)
     """Values of the environment that differ from the file's."""
     _running: dict[str, _Running] = field(default_factory=dict)
@@ -177,7 +178,7 @@ class Supervisor:
         running.ends = [end for end in running.ends if end > now - RESTART_SECONDS] + [now]
         if len(running.ends) > RESTARTS:
             raise self._failure(service.name, f"ended {len(running.ends)} times within a minute")
-        self.report(service.name, f"ended with {code}: starting it again")
+        self.warn(service.name, f"ended with {code}: starting it again")
         # What it started may have outlived it, and holds its ports.
         sid = running.process.pid
         processes.kill(lambda: processes.of_session(sid))

@@ -42,9 +42,7 @@ def make(tmp_path: Path, said: list[str]) -> Iterator[Callable[[str], Supervisor
         folder = StackFolder(tmp_path / "stack")
         folder.logs.mkdir(parents=True, exist_ok=True)
         native = Native(frozenset(services), {1: 1}, {"/there": str(tmp_path)})
-        one = Supervisor(
-            services, native, {}, folder, State(), None, lambda name, _: said.append(name)
-        )
+        one = Supervisor(services, native, {}, folder, State(), None, hear, hear)
         made.append(one)
         return one
 
